@@ -9,6 +9,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 #include "common/bus/control.pb-c.h"
 
@@ -27,5 +28,8 @@ void sl_job_end_on_finished(const Sl__Control__Finished *finished, struct sl_job
 
 // The end of a run from its directory. SL_ENOENT when it has no report; SL_EFORMAT.
 int sl_job_end_read(const char *directory, struct sl_job_end *out);
+
+// The report that this broker wrote there: owned, free(). NULL: there is none of its.
+char *sl_job_end_report(const char *directory, pid_t broker, struct sl_job_end *out);
 
 #endif

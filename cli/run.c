@@ -25,6 +25,7 @@
 #include "cli/dispatch.h"
 #include "cli/dry_run.h"
 #include "cli/job_check.h"
+#include "cli/job_end.h"
 #include "cli/output.h"
 #include "broker/workers/launch.h"
 #include "broker/workers/run_jobs.h"
@@ -36,6 +37,7 @@
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
+#include "common/base/stopped.h"
 #include "common/base/failpoint.h"
 #include "common/bus/bus.h"
 
@@ -44,7 +46,10 @@ enum {
     KILL_MS = 1500,        // ... one with kill
     SAVE_MS = 120000,      // ... which says that it writes the last checkpoint
     LEAVE_MS = 3000,       // for the broker to end after its last word
+    LOOK_MS = 200,         // between two looks at signals
     LAST_MESSAGE_MS = 300, // for a message of a dead broker to arrive
+    STOPPED_LOOKS = 30,    // of several nodes, at a broker that was stopped: its link has done more
+                           // than that, where it has one (link/loop.h)
 };
 
 struct run {
@@ -60,6 +65,7 @@ struct run {
     uint32_t rank;          // among them
     int signal_fd;
     int n_signals;
+    bool stopped;                    // the broker was, and is killed
     uint64_t kill_at_ns;             // 0 = never
     Sl__Control__Envelope *finished; // Finished
 };
@@ -80,7 +86,11 @@ static void on_signal(struct run *r)
     while (read(r->signal_fd, &info, sizeof info) == (ssize_t)sizeof info) {
         r->n_signals++;
         if (r->n_signals == 1) {
-            sl_progress_line(&r->view.progress, "stopping (once more kills)");
+            sl_progress_line(&r->view.progress, "%s",
+                             r->check.over_nodes
+                                 ? "stopping: told by the user, or by the launcher as when a "
+                                   "process of another node has ended"
+                                 : "stopping (once more kills)");
             send_stop(r, false);
             r->kill_at_ns = sl_now_ns() + STOP_MS * 1000000ull;
         } else if (r->n_signals == 2) {
@@ -116,6 +126,7 @@ static void receive(struct run *r, int timeout_ms)
 // Until the broker has said how the job ended, or is gone. True when it is gone.
 static bool follow(struct run *r, struct sl_exit_status *death)
 {
+    struct sl_stopped stopped = {0};
     for (;;) {
         receive(r, 0);
         if (r->finished)
@@ -126,6 +137,11 @@ static bool follow(struct run *r, struct sl_exit_status *death)
             return true;
         }
         uint64_t now = sl_now_ns();
+        if (r->check.over_nodes && sl_stopped_look(&stopped, r->broker.pid, now) >= STOPPED_LOOKS &&
+            !r->stopped) {
+            r->stopped = true; // other nodes wait for it
+            sl_launch_kill(&r->broker);
+        }
         if (r->kill_at_ns && now >= r->kill_at_ns) {
             sl_launch_kill(&r->broker);
             r->kill_at_ns = 0;
@@ -135,8 +151,21 @@ static bool follow(struct run *r, struct sl_exit_status *death)
             {.fd = r->signal_fd, .events = POLLIN},
             {.fd = r->broker.pidfd, .events = POLLIN},
         };
-        poll(fds, SL_COUNT_OF(fds), 200);
+        poll(fds, SL_COUNT_OF(fds), LOOK_MS);
         on_signal(r);
+    }
+}
+
+// It has said its last word. Of several nodes the others may still write what they have.
+static void wait_for_broker(struct run *r)
+{
+    struct sl_exit_status death;
+    const uint64_t ms = r->check.over_nodes ? SAVE_MS : LEAVE_MS;
+    const uint64_t until = sl_now_ns() + ms * 1000000ull;
+    while (!sl_launch_wait(&r->broker, LOOK_MS, &death)) {
+        on_signal(r);
+        if (sl_now_ns() >= until)
+            sl_launch_kill(&r->broker);
     }
 }
 
@@ -161,19 +190,49 @@ static int name_node(const struct run *r, int rc)
     return sl_fail_prefix(rc, "host %s (rank %u)", host, r->rank);
 }
 
+// The last message does not reach a command that stood still when it came, as after Ctrl-Z. What it
+// says is in the broker's exit status and in its report. False: it did not come to that.
+static bool recall_end(const struct run *r, pid_t broker, const struct sl_exit_status *death,
+                       int *rc)
+{
+    struct sl_job_end end;
+    Sl__Control__Finished f = SL__CONTROL__FINISHED__INIT;
+    const bool follows = r->check.node > 0; // another node has the report
+    if (!death->known || death->signal)
+        return false;
+    char *report = follows ? NULL : sl_job_end_report(r->check.config.output, broker, &end);
+    const bool ended = report ? end.exit_status == death->exit_status
+                              : follows && death->exit_status == SL_EXIT_OK;
+    if (report) {
+        f.exit_status = end.exit_status;
+        f.message = end.message;
+        f.run_directory = end.directory;
+        f.report_json = report;
+    }
+    if (ended)
+        *rc = sl_job_check_result(&r->check, &f, follows ? SL_OUTPUT_TEXT : r->output);
+    free(report);
+    return ended;
+}
+
 // The command's result when the broker went without saying it.
-static int broker_lost(struct run *r, const struct sl_exit_status *death)
+static int broker_lost(struct run *r, pid_t broker, const struct sl_exit_status *death)
 {
     char how[160], then[1024], folder[32] = "log";
+    int rc;
+    if (recall_end(r, broker, death, &rc))
+        return rc;
     if (r->check.node > 0)
         snprintf(folder, sizeof folder, SL_RUNDIR_OF_NODE "%u", r->check.node);
     tell_outlook(r, then, sizeof then);
-    if (r->n_signals)
+    if (r->n_signals && !r->stopped)
         return sl_fail(SL_EABORTED, "job '%s': killed: %s", r->check.config.name, then);
     // It could not even begin to talk, and has said why on the standard error that we share.
     if (death->known && !death->signal && death->exit_status == SL_EXIT_USAGE)
         return SL_EXIT_USAGE;
     sl_exit_status_describe(death, how, sizeof how);
+    if (r->stopped)
+        snprintf(how, sizeof how, "was stopped (SIGSTOP) for %d s, and is killed", STOPPED_LOOKS);
     return name_node(
         r, sl_fail(SL_EFAILED,
                    "job '%s': the broker %s and its workers with it ('%s/%s' may say why): %s",
@@ -234,20 +293,21 @@ static int run_job(struct run *r)
         return rc;
     }
     sl_session_subscribe(&r->session, true, false);
+    const pid_t broker = r->broker.pid;
     bool gone = follow(r, &death);
     sl_run_view_end(&r->view);
     rc = r->finished ? sl_job_check_result(&r->check, r->finished->finished,
                                            follows ? SL_OUTPUT_TEXT : r->output)
-                     : broker_lost(r, &death);
+                     : broker_lost(r, broker, &death);
     if (rc < 0 && r->check.over_nodes) {
         // Before the broker ends: its link ends the world then, and this process with it.
         fprintf(stderr, "sluice: %s\n", sl_error_message());
         rc = sl_exit_status(rc);
+        if (r->finished ? r->finished->finished->alone : gone)
+            sl_launcher_abort(rc);
     }
-    if (!gone && !sl_launch_wait(&r->broker, LEAVE_MS, &death)) {
-        sl_launch_kill(&r->broker);
-        sl_launch_wait(&r->broker, LEAVE_MS, &death);
-    }
+    if (!gone)
+        wait_for_broker(r);
     return rc;
 }
 
@@ -271,8 +331,14 @@ static int run(void *state)
     const uint32_t n = sl_launcher_size(&r->rank);
     r->is_one_of_several = n != 1 && !sl_launcher_is_batch();
     int rc = sl_job_check_run(&r->check, false);
+    if (rc < 0 && r->is_one_of_several) {
+        name_node(r, rc);
+        fprintf(stderr, "sluice: %s\n", sl_error_message());
+        sl_launcher_abort(SL_EXIT_USAGE);
+        return SL_EXIT_USAGE;
+    }
     if (rc < 0)
-        return sl_job_check_status(name_node(r, rc));
+        return sl_job_check_status(rc);
     if (!r->check.dry_run) {
         r->dataset_record = sl_dataset_record(&r->check.dataset);
         if (!r->dataset_record)

@@ -63,9 +63,24 @@ static int poll_parts(struct sl_node_link *l, bool *moved)
     return SL_OK;
 }
 
+bool sl_link_broker_is_stopped(struct sl_node_link *l)
+{
+    return sl_stopped_look(&l->stopped, l->broker, sl_now_ns()) >= SL_WORLD_SILENCE_S;
+}
+
+static int look_around(struct sl_node_link *l)
+{
+    if (sl_link_broker_is_stopped(l))
+        return sl_fail(SL_ETIMEDOUT,
+                       "%s: its broker (process %d) was stopped (SIGSTOP: look by whom) and has "
+                       "not gone on for %d s",
+                       l->world.doing, (int)l->broker, SL_WORLD_SILENCE_S);
+    return sl_world_look(&l->world);
+}
+
 static int round_of(struct sl_node_link *l, bool *moved)
 {
-    SL_TRY(sl_world_look(&l->world));
+    SL_TRY(look_around(l));
     SL_TRY(sl_link_notes_poll(&l->notes, &l->world, &l->worker, moved));
     if (l->worker.arena.base)
         return poll_parts(l, moved);

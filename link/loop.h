@@ -26,7 +26,9 @@
  * for its last checkpoint. Then what is under way is taken and thrown away until each says that it
  * has nothing under way (QUIET), and all leave the world together. Where that cannot be, because a
  * node is silent or the wire is broken, the link tells its broker (Failed), tries to tell the other
- * nodes, and leaves once it is told to.
+ * nodes, and leaves once it is told to. A broker that was stopped (SIGSTOP) tells nobody anything:
+ * its link speaks in its place, waits until the others are ready, and kills it. How long a broker
+ * works has no bound here: it may write to a slow file system, or evaluate.
  *
  * DEATH. Nothing of a link is needed by a next one: it is never replaced, its death ends the job,
  * which goes on from its last checkpoint.
@@ -39,6 +41,8 @@
 // Of a link whose world is open, and whose nodes are alike: until all nodes have ended the job, or
 // an error. Errors of world.h and of the parts.
 int sl_link_run(struct sl_node_link *link);
+// For as long as a node may be silent.
+bool sl_link_broker_is_stopped(struct sl_node_link *link);
 void sl_link_fini(struct sl_node_link *link); // safe on a zeroed struct, but for the worker's
 
 #endif

@@ -4,9 +4,11 @@
  * world, the comparison of the nodes, Hello.
  */
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "common/base/error.h"
@@ -146,29 +148,47 @@ static int work_in_world(struct sl_node_link *l)
     return sl_link_run(l);
 }
 
+// What stays stopped is killed, with its workers: nothing of it is left then, and who started it
+// says whose broker it was.
+static void kill_broker(struct sl_node_link *l)
+{
+    if (!sl_link_broker_is_stopped(l) || getppid() != l->broker)
+        return;
+    prctl(PR_SET_PDEATHSIG, 0);
+    kill(l->broker, SIGKILL);
+}
+
 /*
  * The world is broken, or a part is: this node's broker is told, and the other nodes as far as they
  * can be reached. The broker then ends the job, and writes what there is to write; until it says
  * that it has, this process stays, since its death would end everything at once. Then it ends the
- * world.
+ * world. Where the broker is what stands still, the others are what is waited for.
  */
 static int fail_together(struct sl_node_link *l, int rc)
 {
-    struct sl_link_note note = {.kind = SL__CONTROL__NOTE_KIND__NOTE_END, .status = EXIT_FAILURE};
-    bool moved;
+    struct sl_link_note note = {.kind = SL__CONTROL__NOTE_KIND__NOTE_END, .status = -1};
+    const bool has_world = l->notes.ended && l->world.is_open;
+    const bool stopped = has_world && sl_link_broker_is_stopped(l);
+    bool moved, over = false;
     snprintf(note.text, sizeof note.text, "%s", sl_error_message());
     sl_worker_failed(&l->worker, rc);
-    if (l->notes.ended && l->world.is_open && !l->notes.ended[l->world.rank])
+    // In place of the broker: a second time where that says nothing any more.
+    if (has_world && (stopped || !l->notes.ended[l->world.rank]))
         (void)sl_link_notes_say(&l->notes, &l->world, &note);
-    while (!atomic_load(&l->worker.stop)) {
+    if (has_world)
+        l->notes.ready[l->world.rank] = true; // for this process alone
+    while (!atomic_load(&l->worker.stop) && !over) {
         if (!l->worker.arena.base)
             (void)sl_worker_poll_attach(&l->worker);
-        if (l->notes.ended && l->world.is_open) {
+        if (has_world) {
             (void)sl_link_notes_poll(&l->notes, &l->world, &l->worker, &moved);
-            (void)sl_world_look(&l->world);
+            const bool alone = sl_world_look(&l->world) < 0;
+            over = stopped && (alone || sl_link_notes_all(&l->notes, &l->world, l->notes.ready));
         }
         usleep(TOLD_US);
     }
+    if (over)
+        kill_broker(l);
     // A launcher that is not told waits for the node that is frozen or cut off. It then ends all,
     // also the one that shows this node's last message.
     usleep(SAID_US);
@@ -180,6 +200,7 @@ static int work(void *ctx)
 {
     struct sl_node_link *l = ctx;
     struct sl_worker *w = &l->worker;
+    l->broker = getppid(); // with which this process dies
     SL_TRY(sl_config_parse(w->told.job, w->told.job_bytes, "the job", &l->config));
     SL_TRY(sl_dataset_open_recorded(l->config.dataset, sl_config_needs(&l->config) | SL_TAKES_SHARD,
                                     w->told.record, 1, &l->dataset));

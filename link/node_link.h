@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "common/arena/node_figures.h"
+#include "common/base/stopped.h"
 #include "common/bus/worker.h"
 #include "common/data/dataset.h"
 #include "config/config.h"
@@ -22,6 +23,8 @@ struct sl_node_link {
     struct sl_world world;
     int64_t *clock_ahead_ns; // (size) of this node's CLOCK_MONOTONIC, owned
     struct sl_link_notes notes;
+    pid_t broker;                    // this node's: the parent
+    struct sl_stopped stopped;       // whether it is
     struct sl_link_rows *rows;       // rows.h; NULL: all rows are here
     struct sl_node_wire counted;     // all parts add to its peers (node_figures.h)
     struct sl_link_figures *figures; // owned; figures.h

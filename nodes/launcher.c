@@ -5,11 +5,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
 
-enum { KEPT_FD = 64 };
+enum { KEPT_FD = 64, SAID_US = 500000 };
 
 // The nearest launcher first: an mpirun inside an allocation of Slurm says how many it started.
 // SLURM_NTASKS is that of the allocation where the step does not say.
@@ -105,6 +107,17 @@ int sl_launcher_keep_descriptor(void)
     snprintf(number, sizeof number, "%d", kept);
     setenv("PMI_FD", number, 1);
     return kept;
+}
+
+void sl_launcher_abort(int status)
+{
+    char word[64];
+    uint32_t fd = 0;
+    if (read_number("PMI_FD", &fd) < 0 || fd == 0)
+        return;
+    usleep(SAID_US); // what this process has said is shown before
+    const int n = snprintf(word, sizeof word, "cmd=abort exitcode=%d\n", status);
+    (void)send((int)fd, word, (size_t)n, MSG_NOSIGNAL);
 }
 
 int sl_launcher_check(const struct sl_launcher *launcher, uint32_t size, uint32_t rank,

@@ -39,6 +39,13 @@ bool sl_launcher_is_batch(void);
  */
 int sl_launcher_keep_descriptor(void);
 
+/*
+ * For a process that leaves with an error before it has begun with MPI: MPICH's launcher then takes
+ * it for one that the others do not need, and they wait for it. Ends them all with this status;
+ * other launchers have seen to that.
+ */
+void sl_launcher_abort(int status);
+
 // Whether the world that MPI found is the launcher's. SL_EINVAL with what to do. mpi: its name.
 int sl_launcher_check(const struct sl_launcher *launcher, uint32_t size, uint32_t rank,
                       const char *mpi);

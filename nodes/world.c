@@ -12,6 +12,7 @@
 #include "common/base/error.h"
 #include "common/base/failpoint.h"
 #include "common/base/interrupt.h"
+#include "common/base/log.h"
 #include "common/base/threads.h"
 #include "common/base/version.h"
 
@@ -20,7 +21,9 @@ enum {
     SLEEP_MIN_US = 10,
     SLEEP_MAX_US = 1000,
     WATCH_US = 100000,
-    ABORT_S = 5, // MPI_Abort may take so long
+    PER_SECOND = 1000000 / WATCH_US,
+    SAID_OF_START = 15, // who waits for MPI to start says so after that part of the time
+    ABORT_S = 5,        // MPI_Abort may take so long
 };
 
 // Between two looks at the pulses; and what a process that stood still does not count.
@@ -39,6 +42,16 @@ struct sl_world_name sl_world_name(const struct sl_world *w, uint32_t rank)
 
 // --- the second thread ---------------------------------------------------------------------------
 
+// MPI does not say who has not come to it. Each that has says so itself, before the first one gives
+// up: then the launcher ends all.
+static void say_that_it_has_come(const struct sl_world *w, uint32_t waited)
+{
+    if (waited == w->start_s * PER_SECOND / SAID_OF_START)
+        sl_log_warn("%s has come, and MPI waits for other nodes: those that have come say this: "
+                    "look at one that does not",
+                    w->self);
+}
+
 // Counts its own sleeps and not the clock: when the whole process stood still it did so, too.
 static void *watch(void *ctx)
 {
@@ -46,15 +59,18 @@ static void *watch(void *ctx)
     uint32_t seen = 0;
     for (uint32_t still = 0; !atomic_load(&w->closed); still++) {
         const uint32_t looks = atomic_load(&w->looks);
+        const uint32_t bound_s = atomic_load(&w->started) ? w->stuck_s : w->start_s;
         if (looks != seen)
             still = 0;
         seen = looks;
-        if (still >= w->stuck_s * (1000000 / WATCH_US)) {
-            char sentence[256];
+        if (!atomic_load(&w->started))
+            say_that_it_has_come(w, still);
+        if (still >= bound_s * PER_SECOND) {
+            char sentence[512];
             snprintf(sentence, sizeof sentence,
-                     "%s: a call of MPI did not return for %u s: look whether all nodes are up and "
-                     "reach one another, and start again",
-                     __atomic_load_n(&w->doing, __ATOMIC_RELAXED), w->stuck_s);
+                     "%s: a call of MPI did not return for %u s on %s: look whether all nodes are "
+                     "up and reach one another, and start again",
+                     __atomic_load_n(&w->doing, __ATOMIC_RELAXED), bound_s, w->self);
             w->give_up(sentence);
         }
         usleep(WATCH_US);
@@ -350,13 +366,18 @@ int sl_world_open(struct sl_world *w, const struct sl_world_spec *spec)
         .table = spec->table,
         .give_up = spec->give_up,
         .stuck_s = spec->stuck_s ? spec->stuck_s : SL_WORLD_STUCK_S,
+        .start_s = spec->start_s ? spec->start_s : SL_WORLD_START_S,
         .doing = "meeting the other nodes",
     };
+    snprintf(w->self, sizeof w->self, "host %s (rank %u)", spec->host, spec->launcher.rank);
     SL_TRY(sl_launcher_check_pmi(&spec->launcher));
     SL_FAILPOINT(NODES_START);
     SL_TRY(start_watch(w));
-    SL_TRY(w->table->open(&w->rank, &w->size));
-    int rc = sl_launcher_check(&spec->launcher, w->size, w->rank, w->table->name());
+    int rc = w->table->open(&w->rank, &w->size);
+    atomic_store(&w->started, true);
+    atomic_fetch_add(&w->looks, 1);
+    SL_TRY(rc);
+    rc = sl_launcher_check(&spec->launcher, w->size, w->rank, w->table->name());
     if (rc < 0) {
         char message[1024];
         snprintf(message, sizeof message, "%s", sl_error_message());

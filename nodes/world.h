@@ -19,7 +19,8 @@
  * does not count that time against others.
  *
  * STUCK. A call of MPI that does not return is not helped by any of that: a second thread counts
- * while the first does not look (SL_WORLD_STUCK_S) and then ends the process through `give_up`.
+ * while the first does not look (SL_WORLD_STUCK_S) and then ends the process through `give_up`. While
+ * MPI starts, which waits for all, that is SL_WORLD_START_S, and who has come says so before.
  *
  * All functions are called by the thread that opened the world, and fail with a recorded message.
  */
@@ -40,6 +41,7 @@ enum {
     SL_WORLD_SILENCE_S = 10,
     SL_WORLD_ANSWER_S = 3600, // the bound of a wait for one who lives
     SL_WORLD_STUCK_S = 60,
+    SL_WORLD_START_S = 300,        // for all to come: one may still read its data set, others have
     SL_WORLD_TEXT_BYTES = 1 << 20, // the longest text
 };
 
@@ -63,11 +65,12 @@ struct sl_world {
     const char *doing; // for messages: "comparing the nodes"
     // The second thread.
     void (*give_up)(const char *sentence);
-    uint32_t stuck_s;
+    uint32_t stuck_s, start_s;
+    char self[SL_WORLD_HOST_BYTES + 32]; // as it is called in a message, before others are known
     pthread_t watch;
     bool watched;
-    _Atomic uint32_t looks; // of the first
-    _Atomic bool closed;
+    _Atomic uint32_t looks;       // of the first
+    _Atomic bool started, closed; // MPI
 };
 
 struct sl_world_spec {
@@ -75,7 +78,7 @@ struct sl_world_spec {
     const char *host; // this one's name
     struct sl_launcher launcher;
     void (*give_up)(const char *sentence); // called by another thread; must end the process
-    uint32_t stuck_s;                      // 0: SL_WORLD_STUCK_S
+    uint32_t stuck_s, start_s;             // 0: SL_WORLD_STUCK_S, SL_WORLD_START_S
 };
 
 /*

@@ -29,8 +29,12 @@ enum {
 // A client hands on what it is told: launchers, too, tell it to stop.
 static const char *who_stops(const struct sl_job *job)
 {
-    return job->options.nodes > 1 ? "the user or the launcher (as when another node has ended)"
-                                  : "the user";
+    if (job->options.nodes <= 1)
+        return "the user";
+    return job->nodes.met
+               ? "the user or the launcher"
+               : "the user or the launcher before the nodes had met (as when one of them "
+                 "could not start: it says why)";
 }
 
 static void stop(struct sl_job *job, bool kill, const char *who)
@@ -39,6 +43,7 @@ static void stop(struct sl_job *job, bool kill, const char *who)
     // done. On several nodes that may be a launcher, since another one is lost.
     const bool done = sl_config_is_external(&job->config) && job->state == SL_JOB_RUNNING &&
                       !kill && job->nodes.n <= 1;
+    sl_joblog_write(&job->log, SL_LOG_INFO, "told to stop by %s%s", who, kill ? ", at once" : "");
     sl_job_end(job, done ? SL_OUTCOME_DONE : SL_OUTCOME_STOPPED, "stopped by %s", who);
     if (kill && job->state == SL_JOB_FINISHING && job->workers_placed)
         sl_worker_pool_stop(&job->workers, 0);
@@ -193,6 +198,7 @@ static void on_tick(void *ctx)
     }
     if (job->state != SL_JOB_ENDED) {
         sl_run_files_watch(&job->files);
+        sl_job_nodes_poll(job);
         sl_live_poll(&job->live);
     }
     if (job->state == SL_JOB_RUNNING)

@@ -57,6 +57,7 @@
 #include "broker/log/writer.h"
 #include "common/data/dataset.h"
 #include "common/arena/arena.h"
+#include "common/base/stopped.h"
 #include "config/config.h"
 
 // The values are exit statuses.
@@ -96,6 +97,12 @@ struct sl_job_nodes {
     struct sl_worker_pool pool; // of one worker, this node's link
     uint32_t n, rank;           // 1 and 0 until the link has said Hello
     char *hosts;                // (n, SL_NODES_HOST_BYTES) owned
+    bool *ended;                // (n) owned: which have said how the job ended there
+    off_t *log_at;              // (n) owned: where this run's lines begin in their logs
+    uint64_t ended_ns;          // when it did here
+    bool doubted;               // one that has not is told of
+    struct sl_stopped stopped;  // whether the link is, before it has met
+    bool warned;                // of another one: the first knows what it could not write
     bool met;                   // the link has said Hello
     uint32_t fit;               // of the first node: others that could begin
     bool told_fit, begun;       // of another one: it has said so; the first one has begun
@@ -261,7 +268,8 @@ void sl_job_nodes_attach(struct sl_job *job);
 bool sl_job_nodes_may_begin(struct sl_job *job);
 int sl_job_nodes_begin(struct sl_job *job); // the job runs: says so, opens the link's log
 void sl_job_nodes_check_start(struct sl_job *job);
-void sl_job_nodes_end(struct sl_job *job); // the job ends here: the other nodes are told why
+void sl_job_nodes_end(struct sl_job *job);  // the job ends here: the other nodes are told why
+void sl_job_nodes_poll(struct sl_job *job); // from time to time
 // Nobody waits for the other nodes: the link is killed, now or once the job has ended here.
 void sl_job_nodes_abandon(struct sl_job *job, bool kill);
 // No worker is left: whether what other nodes have of the last checkpoint is here, and what they

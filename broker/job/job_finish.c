@@ -522,6 +522,7 @@ void sl_job_emit_finished(struct sl_job *job)
     finished.exit_status = (int32_t)job->outcome;
     finished.message = job->message;
     finished.run_directory = job->running_ns ? job->rundir.path : "";
+    finished.alone = job->options.over_nodes && !job->nodes.met;
     // A report too long for a message is read from the run directory.
     if (job->report_text && strlen(job->report_text) < SL_BUS_MESSAGE_MAX / 2)
         finished.report_json = job->report_text;

@@ -11,6 +11,11 @@
  *                   begin
  *      END          how the job ended on a node. Done: the others will be as well, each by itself,
  *                   for all do the same. Stopped or failed: so are they
+ *      WARNING      what the user of a node that is not the first should know
+ *
+ * A launcher that sees a process of one node die ends all of them, before their brokers can know. So
+ * one that is stopped waits until all have said END: a node that has failed gives the reason. One
+ * whose link has died cannot: it is named, with what its log says where that is within reach.
  *
  * Only the first node writes results, and its link leaves after they are written: until then the
  * other nodes wait for it, since a launcher ends all once one has left.
@@ -30,10 +35,13 @@
 #include "common/base/clock.h"
 #include "common/base/error.h"
 
-// For the link to leave together with those of all other nodes; the second where this node is left
-// alone by what started it.
+// For the link to leave together with those of all other nodes: another node may still evaluate, or
+// write to a slow file system, and one that is silent or whose broker stands still ends this sooner
+// (link/loop.h). The second where this node is left alone by what started it.
 enum { LEAVE_MS = 3600 * 1000, STOPPED_MS = SL_NODES_HOLD_MS };
-enum { FIGURES_MS = 1000 }; // for the last rows of all nodes to come
+enum { FIGURES_MS = 1000 };  // for the last rows of all nodes to come
+enum { STOPPED_LOOKS = 10 }; // a second apart, at a link that stands still
+enum { DOUBT_MS = 500 }; // a node that has said no END is told of; Open MPI kills after a second
 
 static const char *host_of(const struct sl_job *job, uint32_t node)
 {
@@ -53,6 +61,50 @@ static const char *own_host(const struct sl_job *job, char buf[SL_NODES_HOST_BYT
 static struct sl_pool_worker *link_of(struct sl_job *job)
 {
     return job->nodes.pool.list; // NULL where there is none
+}
+
+// --- logs of other nodes -------------------------------------------------------------------------
+
+#define FAILED_HERE "the job has failed here: "
+
+static int open_log_of(const struct sl_job *job, uint32_t node)
+{
+    char path[sizeof job->nodes.path + 16];
+    snprintf(path, sizeof path, "%s/" SL_RUNDIR_OF_NODE "%u/broker.log", job->config.output, node);
+    return open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+}
+
+// What is there is of earlier runs.
+static void look_at_logs(struct sl_job *job)
+{
+    for (uint32_t i = 1; i < job->nodes.n; i++) {
+        const int fd = open_log_of(job, i);
+        job->nodes.log_at[i] = fd >= 0 ? lseek(fd, 0, SEEK_END) : 0;
+        if (fd >= 0)
+            close(fd);
+    }
+}
+
+// Why a node has failed, by its log; "": that does not say it, or is on that node alone.
+static char *read_reason(const struct sl_job *job, uint32_t node, char *buf, size_t bytes)
+{
+    char text[8192], host[SL_NODES_HOST_BYTES + 8];
+    const int fd = job->running_ns && node > 0 ? open_log_of(job, node) : -1;
+    buf[0] = '\0';
+    if (fd < 0)
+        return buf;
+    const off_t end = lseek(fd, 0, SEEK_END), from = end - (off_t)sizeof text + 1;
+    const ssize_t n = pread(fd, text, sizeof text - 1, SL_MAX(from, job->nodes.log_at[node]));
+    close(fd);
+    text[n > 0 ? n : 0] = '\0';
+    const char *at = strstr(text, FAILED_HERE);
+    if (!at || !strchr(at, '\n'))
+        return buf;
+    at += sizeof FAILED_HERE - 1;
+    snprintf(host, sizeof host, "host %s: ", host_of(job, node));
+    at += strncmp(at, host, strlen(host)) == 0 ? strlen(host) : 0;
+    snprintf(buf, bytes, "%.*s", (int)strcspn(at, "\n"), at);
+    return buf;
 }
 
 // --- notes ---------------------------------------------------------------------------------------
@@ -90,7 +142,7 @@ static int open_logs(struct sl_job *job)
     snprintf(job->nodes.path, sizeof job->nodes.path, "%s/" SL_RUNDIR_OF_NODE "%u",
              job->config.output, job->nodes.rank);
     SL_TRY(sl_rundir_make_folder(job->nodes.path));
-    job->files.directory = job->nodes.path;
+    job->files.directory = job->config.output;
     SL_TRY(sl_writer_start(&job->files.writer));
     SL_TRY(sl_stream_open(&job->log.stream, job->files.writer, job->nodes.path));
     SL_TRY(sl_stream_open(&link_of(job)->log, job->files.writer, job->nodes.path));
@@ -102,28 +154,81 @@ static int open_logs(struct sl_job *job)
 static int on_begun(struct sl_job *job)
 {
     SL_TRY(open_logs(job));
+    look_at_logs(job);
     job->nodes.begun = true;
     sl_job_go_on(job);
     return SL_OK;
 }
 
+// The first node that has not said how the job ended there, of one that was stopped; n: all have.
+static uint32_t missing_node(const struct sl_job *job)
+{
+    uint32_t i = 0;
+    if (job->outcome != SL_OUTCOME_STOPPED || !job->nodes.met || job->nodes.killed)
+        return job->nodes.n;
+    while (i < job->nodes.n && job->nodes.ended[i])
+        i++;
+    return i;
+}
+
+// What is heard once the job ends here: why it was stopped, or that one that is done does not end
+// well.
+static void learn_cause(struct sl_job *job, const char *what)
+{
+    if (job->outcome == SL_OUTCOME_DONE)
+        snprintf(job->message, sizeof job->message, "at the end%s: %.1900s",
+                 job->nodes.concluded && !sl_job_follows(job) ? ", with all results written" : "",
+                 what);
+    else if (job->outcome == SL_OUTCOME_STOPPED && !job->nodes.concluded)
+        snprintf(job->message, sizeof job->message, "%.2000s", what);
+    else
+        return;
+    job->nodes.lost |= job->outcome == SL_OUTCOME_STOPPED && job->running_ns;
+    job->outcome = SL_OUTCOME_FAILED;
+}
+
 static void on_end(struct sl_job *job, const Sl__Control__Note *note)
 {
-    const char *host = host_of(job, note->node);
+    char text[sizeof job->message + SL_NODES_HOST_BYTES + 32];
+    snprintf(text, sizeof text, "host %s (rank %u): %s", host_of(job, note->node), note->node,
+             note->text);
+    if (note->node < job->nodes.n && job->nodes.ended)
+        job->nodes.ended[note->node] = true;
     if (note->status == SL_OUTCOME_DONE)
         return;
-    job->nodes.lost |= note->status != SL_OUTCOME_STOPPED && job->state == SL_JOB_RUNNING;
-    sl_job_end(job,
-               note->status == SL_OUTCOME_STOPPED ? SL_OUTCOME_STOPPED
-               : note->status == SL_OUTCOME_REFUSED && job->state == SL_JOB_STARTING
-                   ? SL_OUTCOME_REFUSED
-                   : SL_OUTCOME_FAILED,
-               "host %s (rank %u): %s", host, note->node, note->text);
+    job->nodes.broken |= note->status < 0;
+    if (job->state < SL_JOB_FINISHING) {
+        job->nodes.lost |= note->status != SL_OUTCOME_STOPPED && job->state == SL_JOB_RUNNING;
+        sl_job_end(job,
+                   note->status == SL_OUTCOME_STOPPED ? SL_OUTCOME_STOPPED
+                   : note->status == SL_OUTCOME_REFUSED && job->state == SL_JOB_STARTING
+                       ? SL_OUTCOME_REFUSED
+                       : SL_OUTCOME_FAILED,
+                   "%s", text);
+    } else if (note->status != SL_OUTCOME_STOPPED) {
+        learn_cause(job, text);
+    }
+    // The world ends by force, this process's client with it: it is told before.
+    if (job->nodes.broken && job->nodes.told_to_leave && !job->told)
+        sl_job_emit_finished(job);
+}
+
+static void on_warning(struct sl_job *job, const Sl__Control__Note *note)
+{
+    char text[sizeof job->message + SL_NODES_HOST_BYTES + 32];
+    snprintf(text, sizeof text, "host %s (rank %u): %s", host_of(job, note->node), note->node,
+             note->text);
+    if (!sl_job_follows(job) && !job->nodes.concluded)
+        sl_job_warn(job, text);
 }
 
 static void on_note(struct sl_job *job, const Sl__Control__Note *note)
 {
     int rc = SL_OK;
+    if (note->kind == SL__CONTROL__NOTE_KIND__NOTE_END)
+        on_end(job, note);
+    if (note->kind == SL__CONTROL__NOTE_KIND__NOTE_WARNING)
+        on_warning(job, note);
     if (job->state >= SL_JOB_FINISHING)
         return;
     switch (note->kind) {
@@ -133,7 +238,6 @@ static void on_note(struct sl_job *job, const Sl__Control__Note *note)
         job->nodes.fit++;
         sl_job_go_on(job);
         break;
-    case SL__CONTROL__NOTE_KIND__NOTE_END: on_end(job, note); break;
     default: break; // of a newer one, which the link has refused
     }
     if (rc < 0)
@@ -156,7 +260,9 @@ static int meet(struct sl_job *job, const Sl__Control__Hello *hello)
                        job->options.node, hello->node);
     SL_TRY(sl_config_check_nodes(&job->config, hello->nodes));
     nodes->hosts = calloc(hello->nodes, SL_NODES_HOST_BYTES);
-    if (!nodes->hosts)
+    nodes->ended = calloc(hello->nodes, sizeof *nodes->ended);
+    nodes->log_at = calloc(hello->nodes, sizeof *nodes->log_at);
+    if (!nodes->hosts || !nodes->ended || !nodes->log_at)
         return sl_fail(SL_ENOMEM, "%u nodes: no memory", hello->nodes);
     for (uint32_t i = 0; i < hello->nodes; i++)
         snprintf(nodes->hosts + i * SL_NODES_HOST_BYTES, SL_NODES_HOST_BYTES, "%s",
@@ -198,11 +304,10 @@ static bool is_refusal(int code)
 static void fail(struct sl_job *job, int code, const char *message)
 {
     job->nodes.broken = true;
-    if (job->state == SL_JOB_FINISHING && job->outcome == SL_OUTCOME_DONE) {
-        // Nothing is missing here, but not all is well.
-        job->outcome = SL_OUTCOME_FAILED;
-        snprintf(job->message, sizeof job->message, "at the end, with all results written: %.1900s",
-                 message);
+    if (job->state >= SL_JOB_FINISHING) {
+        // Of one that was stopped on all nodes it is a consequence.
+        if (job->outcome != SL_OUTCOME_STOPPED || missing_node(job) < job->nodes.n)
+            learn_cause(job, message);
         return;
     }
     job->nodes.lost |= job->state == SL_JOB_RUNNING;
@@ -243,6 +348,13 @@ static bool on_death(void *ctx, struct sl_pool_worker *w, const struct sl_exit_s
     if (w->dismissed ||
         (job->nodes.told_to_leave && !death->signal && death->exit_status == EXIT_SUCCESS))
         return true;
+    // MPI ends it once the launcher is gone that stopped the job: a consequence.
+    if (job->state >= SL_JOB_FINISHING && job->outcome == SL_OUTCOME_STOPPED && !death->signal)
+        return true;
+    // One that ends by itself does so with one of two statuses.
+    if (!death->signal && death->exit_status > EXIT_FAILURE)
+        snprintf(how + strlen(how), sizeof how - strlen(how),
+                 ", by MPI, as when the launcher is gone");
     if (death->signal && death->signal != SIGBUS) // of which it says why (dataset_fault.h)
         last[0] = '\0';
     snprintf(text, sizeof text, "host %s: its link to the other nodes %s%s%s", own_host(job, host),
@@ -348,6 +460,7 @@ int sl_job_nodes_begin(struct sl_job *job)
     if (!link_of(job) || sl_job_follows(job))
         return SL_OK;
     SL_TRY(sl_stream_open(&link_of(job)->log, job->files.writer, job->rundir.log));
+    look_at_logs(job);
     say(job, SL__CONTROL__NOTE_KIND__NOTE_BEGUN, 0, "");
     announce_order(job);
     return SL_OK;
@@ -362,7 +475,37 @@ void sl_job_nodes_check_start(struct sl_job *job)
 
 void sl_job_nodes_end(struct sl_job *job)
 {
+    job->nodes.ended_ns = sl_now_ns();
+    if (job->nodes.ended)
+        job->nodes.ended[job->nodes.rank] = true;
+    if (sl_job_follows(job) && job->outcome == SL_OUTCOME_FAILED)
+        sl_joblog_write(&job->log, SL_LOG_INFO, FAILED_HERE "%s", job->message);
     say(job, SL__CONTROL__NOTE_KIND__NOTE_END, (int)job->outcome, job->message);
+}
+
+// Before it has met the others nobody else can say which one does not come.
+static void check_link(struct sl_job *job)
+{
+    struct sl_pool_worker *link = link_of(job);
+    char host[SL_NODES_HOST_BYTES];
+    if (!link->alive || link->greeted || job->state != SL_JOB_STARTING ||
+        sl_stopped_look(&job->nodes.stopped, link->pid, sl_now_ns()) < STOPPED_LOOKS)
+        return;
+    sl_job_end(job, SL_OUTCOME_FAILED,
+               "host %s (rank %u): its link to the other nodes (process %d) was stopped (SIGSTOP: "
+               "look by whom) before it met them, and has not gone on for %d s",
+               own_host(job, host), job->options.node, (int)link->pid, STOPPED_LOOKS);
+}
+
+void sl_job_nodes_poll(struct sl_job *job)
+{
+    if (!link_of(job))
+        return;
+    check_link(job);
+    if (!job->nodes.warned && job->files.lost[0] && sl_job_follows(job)) {
+        job->nodes.warned = true;
+        say(job, SL__CONTROL__NOTE_KIND__NOTE_WARNING, 0, job->files.lost);
+    }
 }
 
 // A job that all stop has its last checkpoint still to write, with what the others have of it.
@@ -394,11 +537,57 @@ static bool has_figures(struct sl_job *job)
            now - job->nodes.awaits_ns >= FIGURES_MS * UINT64_C(1000000);
 }
 
+static bool all_have_ended(struct sl_job *job)
+{
+    struct sl_job_nodes *nodes = &job->nodes;
+    const uint32_t i = missing_node(job);
+    const uint64_t waited_ms = (sl_now_ns() - nodes->ended_ns) / 1000000;
+    char reason[1024];
+    if (i == nodes->n || *read_reason(job, i, reason, sizeof reason))
+        return true;
+    if (waited_ms >= DOUBT_MS && !nodes->doubted && !sl_job_follows(job)) {
+        nodes->doubted = true;
+        sl_joblog_write(&job->log, SL_LOG_WARN,
+                        "the job is stopped, and host %s (rank %u) says nothing: a process of it "
+                        "may have died",
+                        host_of(job, i), i);
+    }
+    return waited_ms >= SL_NODES_HOLD_MS;
+}
+
+static void name_missing(struct sl_job *job)
+{
+    struct sl_job_nodes *nodes = &job->nodes;
+    const uint32_t i = missing_node(job);
+    char folder[32] = "log", reason[1024], text[sizeof job->message];
+    if (i == nodes->n)
+        return;
+    if (i > 0)
+        snprintf(folder, sizeof folder, SL_RUNDIR_OF_NODE "%u", i);
+    if (*read_reason(job, i, reason, sizeof reason))
+        snprintf(text, sizeof text, "host %s (rank %u): %s", host_of(job, i), i, reason);
+    else
+        snprintf(
+            text, sizeof text,
+            "host %s (rank %u) did not say how the job ended there when the launcher stopped "
+            "this node (a process of it may have died: what it printed, or '%.1024s/%s', may say "
+            "why)",
+            host_of(job, i), i, job->config.output, folder);
+    job->nodes.broken = true;
+    learn_cause(job, text);
+}
+
 bool sl_job_nodes_have_state(struct sl_job *job)
 {
     struct sl_pool_worker *link = link_of(job);
-    job->nodes.awaits_state = link && link->alive && !job->nodes.lost &&
-                              (!sl_saving_has_state(&job->saving) || !has_figures(job));
+    const bool before = job->nodes.awaits_state, alive = link && link->alive;
+    const bool ended = !alive || all_have_ended(job);
+    if (ended)
+        name_missing(job);
+    job->nodes.awaits_state = alive && !job->nodes.lost &&
+                              (!sl_saving_has_state(&job->saving) || !has_figures(job) || !ended);
+    if (job->nodes.awaits_state && !before)
+        sl_job_emit_saving(job);
     return !job->nodes.awaits_state;
 }
 
@@ -414,8 +603,9 @@ bool sl_job_nodes_left(struct sl_job *job)
     if (nodes->told_to_leave)
         return false;
     nodes->told_to_leave = true;
-    // A link that has failed ends the world, this process's client with it: it is told before.
-    if (nodes->broken)
+    // A link that has failed ends the world, this process's client with it, and a launcher that
+    // stops the job kills that soon: it is told before.
+    if (nodes->broken || job->outcome == SL_OUTCOME_STOPPED)
         sl_job_emit_finished(job);
     else
         sl_job_emit_saving(job);
@@ -431,5 +621,9 @@ void sl_job_nodes_fini(struct sl_job *job)
 {
     sl_worker_pool_fini(&job->nodes.pool);
     free(job->nodes.hosts);
+    free(job->nodes.ended);
+    free(job->nodes.log_at);
     job->nodes.hosts = NULL;
+    job->nodes.ended = NULL;
+    job->nodes.log_at = NULL;
 }

@@ -34,11 +34,16 @@ static const char *reason(const struct sl_writer_loss *loss)
 void sl_run_files_watch(struct sl_run_files *f)
 {
     struct sl_writer_loss loss;
-    while (f->writer && sl_writer_poll(f->writer, &loss))
-        sl_joblog_write(f->log, SL_LOG_WARN,
-                        "writing '%s/%s': %s: the job goes on, and what cannot be written is "
-                        "missing there",
-                        f->directory, loss.name, reason(&loss));
+    while (f->writer && sl_writer_poll(f->writer, &loss)) {
+        char text[sizeof f->lost];
+        snprintf(text, sizeof text,
+                 "writing '%.300s/%s': %s: the job goes on, and what cannot be written is missing "
+                 "there",
+                 f->directory, loss.name, reason(&loss));
+        sl_joblog_write(f->log, SL_LOG_WARN, "%s", text);
+        if (!f->lost[0])
+            memcpy(f->lost, text, sizeof text);
+    }
 }
 
 void sl_run_files_flush(struct sl_run_files *f)

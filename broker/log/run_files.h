@@ -18,6 +18,7 @@ struct sl_run_files {
     struct sl_joblog *log;                   // borrowed
     struct sl_writer *writer;                // owned
     struct sl_writer_file *metrics, *events; // those of logs are their streams'
+    char lost[512];                          // the first that was said to be missing; "": nothing
 };
 
 int sl_run_files_open(struct sl_run_files *f); // the run directory is there. SL_EIO, SL_EACCESS

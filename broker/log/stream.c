@@ -28,8 +28,9 @@ void sl_stream_fini(struct sl_stream *s)
 int sl_stream_open(struct sl_stream *s, struct sl_writer *w, const char *directory)
 {
     char path[4200], name[SL_WRITER_NAME_BYTES], note[80];
+    const char *folder = strrchr(directory, '/');
     snprintf(path, sizeof path, "%s/%s.log", directory, s->name);
-    snprintf(name, sizeof name, "log/%s.log", s->name);
+    snprintf(name, sizeof name, "%.24s/%s.log", folder ? folder + 1 : directory, s->name);
     SL_TRY(sl_writer_open(w, path, 0, SL_WRITER_LOG, name, &s->file));
     snprintf(note, sizeof note, "(%zu bytes of earlier lines were dropped)", s->held_dropped);
     if (s->held_dropped)

@@ -106,6 +106,22 @@ def test_kill_9_of_the_command_stops_the_job(box):
     stopped(box)
 
 
+@cases(("done", 0.01, 0, "parameters  sha256"), ("failed", 1000, 1, "is not finite"))
+def test_a_command_that_stood_still_past_the_end_tells_how_it_was(box, status, lr, rc, words):
+    """The broker has told nobody, and is gone: its report is there."""
+    sgd = {"kind": "sgd", "lr": lr, "momentum": 0.9}
+    changes = {"optimizer": sgd, "evaluate.every": 0, "epochs": 20}
+    config = small_job(box.shared_dataset("small"), **changes)
+    running = box.start("run", box.job(config), env={"SLUICE_FAILPOINT": "run_launched:stop"})
+    held = box.until_stopped(running)
+    box.until_gone("broker")
+    go_on(held)
+    result = running.wait()
+    box.nothing_runs()
+    assert result.rc == rc and words in result.out + result.err, str(result)
+    assert read_json(box.path("runs/job/report.json"))["status"] == status
+
+
 def is_pending(pid, number):
     """Whether a signal was sent to a process that has not taken it yet."""
     status = text_of(f"/proc/{pid}/status")

@@ -173,7 +173,8 @@ static _Atomic bool gave_up;
 
 static void note_giving_up(const char *sentence)
 {
-    assert_part(sentence, "meeting the other nodes: a call of MPI did not return for 1 s");
+    assert_part(sentence,
+                "meeting the other nodes: a call of MPI did not return for 1 s on host a");
     gave_up = true;
     fake.blocks = false;
 }
@@ -185,11 +186,22 @@ TEST(a_call_of_mpi_that_does_not_return_is_given_up)
                                        .host = "a",
                                        .launcher = {.variable = "PMI_SIZE", .size = 1},
                                        .give_up = note_giving_up,
-                                       .stuck_s = 1};
+                                       .start_s = 1};
+    char said[1024] = "";
+    int ends[2];
     fake.size = 1;
     fake.blocks = true;
-    ck_assert_int_eq(sl_world_open(&w, &spec), SL_OK);
+    ck_assert_int_eq(pipe(ends), 0);
+    const int kept = dup(STDERR_FILENO);
+    dup2(ends[1], STDERR_FILENO);
+    const int rc = sl_world_open(&w, &spec);
+    dup2(kept, STDERR_FILENO);
+    close(ends[1]);
+    ck_assert_int_eq(rc, SL_OK);
     ck_assert(gave_up);
+    // Before: its name, by which the nodes that have not come can be told.
+    ck_assert_int_gt(read(ends[0], said, sizeof said - 1), 0);
+    assert_part(said, "host a (rank 0) has come, and MPI waits for other nodes");
     ck_assert_int_eq(sl_world_close(&w), SL_OK);
     sl_world_fini(&w);
 }
