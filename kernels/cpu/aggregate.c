@@ -163,8 +163,9 @@ SL_INLINE void aggregate_rows(const struct sl_aggregate_args *args, struct varia
     for (uint32_t row = begin; row < end; row++) {
         for (uint32_t c = 0; c < cut.chunks_end; c += CHUNK)
             aggregate_chunk(args, kind, row, c, CHUNK / SL_LANES_8);
-        aggregate_rest(args, kind, row, 0, cut.whole);
-        aggregate_rest(args, kind, row, cut.first_rest, cut.rest);
+#pragma GCC unroll 1 // one call for both: it is four bodies in each of 24 functions
+        for (int last = cut.whole == 0; last < 2; last++)
+            aggregate_rest(args, kind, row, last ? cut.first_rest : 0, last ? cut.rest : cut.whole);
     }
 }
 

@@ -207,8 +207,10 @@ SL_INLINE void heads_rows(const struct sl_aggregate_heads_args *args, enum kind 
             find_spots(args, kind, &place, CHUNK_VECTORS, spots);
             heads_chunk(args, kind, indirect, row, c, spots, CHUNK_VECTORS);
         }
-        heads_rest(args, kind, indirect, row, 0, whole_spots, cut.whole);
-        heads_rest(args, kind, indirect, row, cut.first_rest, rest_spots, cut.rest);
+#pragma GCC unroll 1 // as in aggregate.c
+        for (int last = cut.whole == 0; last < 2; last++)
+            heads_rest(args, kind, indirect, row, last ? cut.first_rest : 0,
+                       last ? rest_spots : whole_spots, last ? cut.rest : cut.whole);
     }
 }
 

@@ -139,22 +139,6 @@ SL_INLINE int push_some(struct hop *hop, uint64_t first, const uint32_t *at, uin
     return SL_OK;
 }
 
-SL_INLINE int push_drawn(struct hop *hop, uint64_t first, const struct sl_weighted_lane *lane)
-{
-    if (lane->left > 0)
-        return push_some(hop, first, lane->drawn, lane->n_drawn);
-    for (uint32_t c = 0; c < lane->n_chunks; c++)
-        SL_TRY(push_some(hop, first, lane->chunks[c]->at, lane->chunks[c]->n));
-    return SL_OK;
-}
-
-// A row's edges: those that were drawn, or all when no weight is left.
-SL_INLINE int push_slots(struct hop *hop, uint64_t first, uint64_t degree, double left,
-                         const uint32_t *drawn, uint32_t n)
-{
-    return left > 0 ? push_some(hop, first, drawn, n) : push_row(hop, first, degree);
-}
-
 // ---- draws --------------------------------------------------------------------------------------
 
 // The sums that the row's first draw of k will look at; its offsets are there already.
@@ -262,19 +246,30 @@ SL_INLINE void open_row(struct hop *hop, uint32_t l, const double *prefix, uint3
     }
 }
 
+// A row's edges: those that were drawn, or all when no weight is left. Each way ends in the same
+// calls, because what they are inlined as is large.
 SL_INLINE int push_edges(struct hop *hop, uint32_t l, uint64_t first, uint64_t degree)
 {
     const struct sl_weighted_longs *longs = &hop->longs;
     const struct sl_weighted_short *row = &hop->shorts.row[l];
-    uint32_t r = hop->long_of[l];
-    switch (way_of(hop, degree)) {
-    case ALL: return push_row(hop, first, degree);
-    case SHORT: return push_slots(hop, first, degree, row->left, row->drawn, row->n_drawn);
-    case LONG:
-        return push_slots(hop, first, degree, longs->left[r], longs->drawn[r], longs->n_drawn[r]);
-    case LANE: break;
+    const struct sl_weighted_lane *lane = &hop->lane[l];
+    const enum way way = way_of(hop, degree);
+    uint32_t r = hop->long_of[l], n = 0;
+    const uint32_t *drawn = NULL;
+    double left = 0;
+    switch (way) {
+    case ALL: break;
+    case SHORT: left = row->left, drawn = row->drawn, n = row->n_drawn; break;
+    case LONG: left = longs->left[r], drawn = longs->drawn[r], n = longs->n_drawn[r]; break;
+    case LANE: left = lane->left, drawn = lane->drawn, n = lane->n_drawn; break;
     }
-    return push_drawn(hop, first, &hop->lane[l]);
+    if (left > 0)
+        return push_some(hop, first, drawn, n);
+    if (way != LANE)
+        return push_row(hop, first, degree);
+    for (uint32_t c = 0; c < lane->n_chunks; c++)
+        SL_TRY(push_some(hop, first, lane->chunks[c]->at, lane->chunks[c]->n));
+    return SL_OK;
 }
 
 // Samples the rows row .. row + n - 1.

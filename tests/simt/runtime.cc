@@ -17,6 +17,7 @@
 
 #include <deque>
 #include <functional>
+#include <memory>
 #include <set>
 
 using namespace simt;
@@ -418,8 +419,9 @@ cudaError_t cudaMemset(void *p, int byte, size_t bytes)
 
 // ---- launches -----------------------------------------------------------------------------------
 
-void simt::submit(std::shared_ptr<call> kernel, cudaStream_t s)
+void simt::submit(call *launched, cudaStream_t s)
 {
+    const std::shared_ptr<call> kernel(launched);
     std::lock_guard<big_lock> hold(lock());
     cudaError_t bad = device_error();
     if (!bad)

@@ -24,7 +24,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <memory>
 #include <tuple>
 #include <type_traits>
 
@@ -114,7 +113,7 @@ struct call {
     virtual ~call() {}
 };
 
-void submit(std::shared_ptr<call> kernel, cudaStream_t stream);
+void submit(call *kernel, cudaStream_t stream); // which is its own from here on
 
 template <class... P> struct call_of final : call {
     void (*kernel)(P...);
@@ -135,13 +134,13 @@ template <class... P> struct launcher {
     cudaStream_t stream;
     void operator()(P... p) const
     {
-        auto made = std::make_shared<call_of<P...>>(kernel, p...);
+        auto *made = new call_of<P...>(kernel, p...);
         made->name = name;
         made->grid = grid;
         made->block = block;
         made->shared = shared;
         made->function = reinterpret_cast<const void *>(kernel);
-        made->arguments = made.get();
+        made->arguments = made;
         made->argument_bytes = sizeof *made;
         submit(made, stream);
     }
