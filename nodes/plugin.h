@@ -16,7 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { SL_WORLD_ABI = 2, SL_WORLD_CHUNK_BYTES = 1 << 30 };
+enum { SL_WORLD_ABI = 3, SL_WORLD_CHUNK_BYTES = 1 << 30 };
 
 enum sl_world_tag {
     SL_WORLD_TAG_PULSE = 1,
@@ -28,6 +28,7 @@ enum sl_world_tag {
     SL_WORLD_TAG_FIGURES = 6, // statistics
     SL_WORLD_TAG_STATE = 8,   // optimizer's state for a checkpoint: link/updates.h
     SL_WORLD_TAG_NOTE = 7,    // how the job goes on a node: link/notes.h
+    SL_WORLD_TAG_RELAY = 9,   // questions of brokers, and answers: link/relay.h
 };
 
 // A send or receive under way: the plug-in's own words. Its memory and the message's stay where
