@@ -20,7 +20,7 @@ enum { NAME_BYTES = 128 };
 
 static const char *name_of(const struct sl_node_scale *s, uint32_t i, char buf[NAME_BYTES])
 {
-    const uint32_t node = s->first + i;
+    const uint32_t node = s->of[i].node;
     snprintf(buf, NAME_BYTES, "host %s (rank %u)", s->events.host(s->ctx, node), node);
     return buf;
 }
@@ -38,7 +38,7 @@ static void forget_answers(struct sl_node_scale *s)
     for (uint32_t i = 0; i < s->n && s->of; i++) {
         free(s->of[i].message);
         free(s->of[i].json);
-        s->of[i] = (struct sl_node_answer){0};
+        s->of[i] = (struct sl_node_answer){.node = s->of[i].node};
     }
 }
 
@@ -174,8 +174,8 @@ static char *json_of(const struct sl_node_scale *s, bool ok, const char *message
         cJSON *o = object_of(&s->of[i]);
         cJSON_DeleteItemFromObject(o, "schema");
         cJSON_DeleteItemFromObject(o, "job");
-        cJSON_AddNumberToObject(o, "node", s->first + i);
-        cJSON_AddStringToObject(o, "host", s->events.host(s->ctx, s->first + i));
+        cJSON_AddNumberToObject(o, "node", s->of[i].node);
+        cJSON_AddStringToObject(o, "host", s->events.host(s->ctx, s->of[i].node));
         cJSON_AddItemToArray(nodes, o);
     }
     cJSON *all = object_of(&s->of[0]);
@@ -260,7 +260,7 @@ static void ask_all(struct sl_node_scale *s, enum sl_node_scale_stage stage, uin
     scale.dry_run = stage == SL_NODE_SCALE_PLANS;
     scale.has_node = false;
     for (uint32_t i = 0; i < s->n; i++)
-        s->events.ask(s->ctx, s->first + i, s->request, &scale);
+        s->events.ask(s->ctx, s->of[i].node, s->request, &scale);
 }
 
 static void finish(struct sl_node_scale *s, bool ok, char *text)
@@ -282,17 +282,26 @@ static void on_plans(struct sl_node_scale *s)
     if (!ok || s->asked.dry_run || !text) {
         finish(s, ok && text, text);
     } else {
-        s->last_first = s->first;
-        s->last_n = s->n;
         tell_plan(s, text); // so the client knows that it is accepted
         ask_all(s, SL_NODE_SCALE_CHANGES, SL_WORKER_START_SECONDS + SL_NODE_SCALE_ANSWER_S);
     }
     free(text);
 }
 
+// What an undo takes back.
+static void remember(struct sl_node_scale *s)
+{
+    bool moved[SL_NODES_MAX] = {0}, any = false;
+    for (uint32_t i = 0; i < s->n; i++)
+        any |= moved[s->of[i].node] = s->of[i].moves && s->of[i].ok;
+    if (any)
+        memcpy(s->last, moved, sizeof s->last);
+}
+
 static void on_changes(struct sl_node_scale *s)
 {
     const bool ok = count(s, false) == 0;
+    remember(s);
     char *text = words_of(s, ok ? "" : "the new split does not hold everywhere: ", false, "");
     finish(s, ok && text, text);
     free(text);
@@ -329,13 +338,18 @@ static void give_up(struct sl_node_scale *s, const char *why)
 void sl_node_scale_on_answer(struct sl_node_scale *s, uint32_t node, const Sl__Control__Envelope *m)
 {
     // An answer to what is not asked any more has another number.
-    if (s->stage == SL_NODE_SCALE_NONE || m->request != s->request || node < s->first ||
-        node - s->first >= s->n || s->of[node - s->first].done)
+    uint32_t i = 0;
+    if (s->stage == SL_NODE_SCALE_NONE || m->request != s->request)
         return;
-    struct sl_node_answer *a = &s->of[node - s->first];
+    while (i < s->n && s->of[i].node != node)
+        i++;
+    if (i == s->n || s->of[i].done)
+        return;
+    struct sl_node_answer *a = &s->of[i];
     if (m->body_case == SL__CONTROL__ENVELOPE__BODY_SCALE_PROGRESS) {
+        a->moves = true;
         if (!*m->scale_progress->json) // its plan is told
-            tell_step(s, node - s->first, m->scale_progress->text);
+            tell_step(s, i, m->scale_progress->text);
         return;
     }
     a->done = true;
@@ -366,12 +380,14 @@ void sl_node_scale_end(struct sl_node_scale *s)
                                                    : "the job ended before the new split held");
 }
 
-// An undo is of the last change, on the nodes that it was asked of.
+// An undo is of the last change, on the nodes whose split it has moved.
 static void choose(struct sl_node_scale *s, uint32_t n, const Sl__Control__Scale *scale)
 {
-    const bool again = scale->undo && !scale->has_node && s->last_n > 0;
-    s->first = again ? s->last_first : scale->has_node ? scale->node : 0;
-    s->n = again ? s->last_n : scale->has_node ? 1 : n;
+    const bool some = scale->undo && memchr(s->last, true, sizeof s->last);
+    s->n = 0;
+    for (uint32_t node = 0; node < n; node++)
+        if (scale->has_node ? node == scale->node : !some || s->last[node])
+            s->of[s->n++].node = node;
 }
 
 void sl_node_scale_on_request(struct sl_node_scale *s, uint32_t n, const struct sl_bus_peer *client,

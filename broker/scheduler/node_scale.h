@@ -23,6 +23,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "common/arena/node_parts.h"
 #include "common/bus/bus.h"
 
 enum { SL_NODE_SCALE_ANSWER_S = 10 };
@@ -35,7 +36,9 @@ struct sl_node_scale_events {
 };
 
 struct sl_node_answer {
+    uint32_t node; // whose
     bool done, ok;
+    bool moves; // its split has to change
     uint32_t samplers, trainers;
     double seconds;
     char *message, *json; // owned
@@ -49,9 +52,9 @@ struct sl_node_scale {
     void *ctx;
 
     enum sl_node_scale_stage stage;
-    uint32_t first, n;           // nodes that are meant
-    struct sl_node_answer *of;   // (n) owned, while it is not NONE
-    uint32_t last_first, last_n; // those of the last change; 0: none
+    uint32_t n;                // nodes that are meant
+    struct sl_node_answer *of; // (n) owned, while it is not NONE
+    bool last[SL_NODES_MAX];   // nodes whose split the last change moved; none: there was none
     Sl__Control__Scale asked;
     struct sl_bus_peer client;
     uint64_t request; // of the stage

@@ -416,7 +416,7 @@ static void end(struct sl_trace *trace, bool ok, const char *why)
 {
     struct sl_tracing *t = trace->tracing;
     char text[256];
-    double seconds = (double)(sl_now_ns() - trace->from_ns) * 1e-9;
+    double seconds = (double)(int64_t)(sl_now_ns() - trace->from_ns) * 1e-9;
     t->taken = t->sent; // a few more at once are no harm
     if (!flush(trace))
         t->dropped += t->events.n;
@@ -449,7 +449,8 @@ static void begin(struct sl_trace *trace, const struct sl_bus_peer *peer,
     trace->on = true;
     trace->peer = *peer;
     trace->from_ns = request->from_ns ? request->from_ns : sl_now_ns();
-    trace->to_ns = trace->from_ns + (uint64_t)(request->seconds * 1e9);
+    trace->to_ns = SL_MIN(trace->from_ns + (uint64_t)(request->seconds * 1e9),
+                          sl_now_ns() + (uint64_t)(SL_TRACE_SECONDS_MAX * 1e9));
     struct sl_trace_events *e = &trace->tracing->events;
     e->from_ns = trace->from_ns;
     e->to_ns = trace->to_ns;

@@ -226,7 +226,8 @@ TEST(the_end_of_the_job_is_an_answer)
     answer(1, true, "plan");
     sl_node_scale_end(&s);
     ck_assert(told.answers == 1 && !told.ok);
-    ck_assert_ptr_nonnull(strstr(told.message, "host c (rank 2): the job ended before it answered"));
+    ck_assert_ptr_nonnull(
+        strstr(told.message, "host c (rank 2): the job ended before it answered"));
     request(wanted());
     plans();
     answer(0, true, "holds");
@@ -262,12 +263,32 @@ TEST(one_node_alone_and_an_undo_of_it)
     request(scale);
     answer(0, true, "plan"); // nobody asked it
     answer(1, true, "plan");
+    step(1, "plan", "{}");
     answer(1, true, "holds");
     ck_assert(told.answers == 2 && told.ok && asked.of[1] == 2 && asked.asks == 2);
     ck_assert_int_eq(cJSON_GetArraySize(at(told.json, "nodes")), 1);
     undo.undo = true;
     request(undo);
     ck_assert(asked.of[1] == 3 && asked.asks == 3 && asked.scale.undo);
+}
+
+TEST(an_undo_is_of_the_nodes_that_were_moved)
+{
+    Sl__Control__Scale undo = SL__CONTROL__SCALE__INIT;
+    undo.undo = true;
+    request(undo);
+    ck_assert_uint_eq(asked.asks, NODES); // each says that there is nothing
+    for (uint32_t i = 0; i < NODES; i++)
+        answer(i, false, "nothing");
+    request(wanted());
+    plans();
+    for (uint32_t i = 0; i < NODES; i++) {
+        if (i != 1) // has that split already
+            step(i, "plan", "{}");
+        answer(i, i != 2, "held, or not");
+    }
+    request(undo);
+    ck_assert(asked.of[0] == 4 && asked.of[1] == 3 && asked.of[2] == 3);
 }
 
 RUN_TESTS()
