@@ -10,6 +10,7 @@
 #include "broker/scheduler/scale_plan.h"
 #include "common/base/bits.h"
 #include "common/base/clock.h"
+#include "common/base/json_print.h"
 #include "common/bus/request.h"
 #include "common/bus/worker.h"
 #include "common/text/units.h"
@@ -186,7 +187,7 @@ static char *json_of(const struct sl_node_scale *s, bool ok, const char *message
     put(all, "steps", steps_of(s, nodes));
     sum_up(all, nodes);
     cJSON_AddItemToObject(all, "nodes", nodes);
-    char *text = cJSON_PrintUnformatted(all);
+    char *text = sl_json_line(all);
     cJSON_Delete(all);
     return text;
 }
@@ -235,7 +236,7 @@ static void tell_plan(struct sl_node_scale *s, char *text)
     progress.text = text;
     progress.json = json ? json : "";
     s->events.tell(s->ctx, &s->client, &e);
-    cJSON_free(json);
+    free(json);
 }
 
 static void tell_step(struct sl_node_scale *s, uint32_t i, const char *step)
@@ -268,7 +269,7 @@ static void finish(struct sl_node_scale *s, bool ok, char *text)
     const char *message = text ? text : "there is no memory for what the nodes say";
     char *json = json_of(s, ok, message);
     tell_done(s, &s->client, ok, message, json);
-    cJSON_free(json);
+    free(json);
     sl_node_scale_fini(s);
 }
 

@@ -111,7 +111,7 @@ def test_bits_stay(box):
 def test_a_node_dies_meanwhile(box):
     nodes, running = start(box, job(box), {1: "export SLUICE_FAILPOINT=broker_scale"})
     said = box.sluice("scale", me(box), "samplers=2")
-    said.error(1, "before the new split held")
+    said.error(1, "the job ended before the new split held")
     assert running.wait().rc not in (0, None)
     nodes.close()
 
