@@ -99,7 +99,7 @@ def test_bits_stay(box):
     config = job(box, epochs=40)
     nodes, running = start(box, config, {1: "export SLUICE_FAILPOINT=trainer_gradient:60:stop"})
     pid = box.until_stopped(running, "trainer")
-    scale(box, "samplers=2", "trainers=2")
+    assert moves(scale(box, "samplers=2", "trainers=2")) == {n: (1, 1, 2, 2) for n in (0, 1)}
     go_on(pid)
     running.wait().ok()
     nodes.close()
@@ -186,7 +186,8 @@ def test_a_trace_ends_with_the_job(box):
     tracing.until(lambda: " events, " in tracing.output()[1], "progress")
     trace(box, "--seconds", 1).wait().error(1, "another client traces this job")
     stop(box, nodes, running)
-    tracing.wait().ok()
+    said = tracing.wait().ok()
+    assert " on 2 nodes in " in said.out and "(rank" not in said.out, str(said)
     log = text_of(box.path("runs/job/node-1/broker.log"))
     assert "pieces; the job ended" in log, log
     assert read_json(box.path("trace.json"))["traceEvents"]
