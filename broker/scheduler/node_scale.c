@@ -54,14 +54,20 @@ void sl_node_scale_fini(struct sl_node_scale *s)
 
 // --- what all of them say ------------------------------------------------------------------------
 
+// Of one that has answered; there may have been no memory for it.
+static const char *said(const struct sl_node_answer *a)
+{
+    return a->message ? a->message : "";
+}
+
 // Whether several refuse, all of them and in the same words.
 static bool is_one_refusal(const struct sl_node_scale *s)
 {
-    const char *first = s->of[0].message;
+    const char *first = said(&s->of[0]);
     if (count(s, false) < 2)
         return false;
     for (uint32_t i = 0; i < s->n; i++)
-        if (s->of[i].ok || strcmp(s->of[i].message, first) != 0)
+        if (s->of[i].ok || strcmp(said(&s->of[i]), first) != 0)
             return false;
     return true;
 }
@@ -76,14 +82,14 @@ static char *words_of(const struct sl_node_scale *s, const char *head, bool refu
     if (!f)
         return NULL;
     if (is_one_refusal(s)) {
-        fputs(s->of[0].message, f);
+        fputs(said(&s->of[0]), f);
     } else {
         fputs(head, f);
         const char *between = "";
         for (uint32_t i = 0; i < s->n; i++) {
             if (refusals && s->of[i].ok)
                 continue;
-            fprintf(f, "%s%s: %s", between, name_of(s, i, name), s->of[i].message);
+            fprintf(f, "%s%s: %s", between, name_of(s, i, name), said(&s->of[i]));
             between = "; ";
         }
         fputs(tail, f);
@@ -103,7 +109,7 @@ static cJSON *object_of(const struct sl_node_answer *a)
     cJSON_Delete(o);
     const struct sl_scale_plan none = {.expectation = {NAN, NAN, NAN, false, false},
                                        .move_seconds = NAN};
-    const struct sl_scale_result result = {.ok = a->ok, .took_seconds = -1, .message = a->message};
+    const struct sl_scale_result result = {.ok = a->ok, .took_seconds = -1, .message = said(a)};
     char *text = sl_scale_plan_json(&none, &result);
     o = text ? cJSON_Parse(text) : NULL;
     free(text);
@@ -319,19 +325,13 @@ static void go_on(struct sl_node_scale *s)
         on_changes(s);
 }
 
-static char *copy(const char *text)
-{
-    char *c = strdup(text);
-    return c ? c : calloc(1, 1);
-}
-
 // Those that have not answered will not.
 static void give_up(struct sl_node_scale *s, const char *why)
 {
     for (uint32_t i = 0; i < s->n; i++)
         if (!s->of[i].done) {
             s->of[i].done = true;
-            s->of[i].message = copy(why);
+            s->of[i].message = strdup(why);
         }
     go_on(s);
 }
@@ -358,8 +358,8 @@ void sl_node_scale_on_answer(struct sl_node_scale *s, uint32_t node, const Sl__C
     a->samplers = m->scale_done->samplers;
     a->trainers = m->scale_done->trainers;
     a->seconds = m->scale_done->seconds;
-    a->message = copy(m->scale_done->message);
-    a->json = copy(m->scale_done->json);
+    a->message = strdup(m->scale_done->message);
+    a->json = strdup(m->scale_done->json);
     go_on(s);
 }
 
@@ -384,7 +384,7 @@ void sl_node_scale_end(struct sl_node_scale *s)
 // An undo is of the last change, on the nodes whose split it has moved.
 static void choose(struct sl_node_scale *s, uint32_t n, const Sl__Control__Scale *scale)
 {
-    const bool some = scale->undo && memchr(s->last, true, sizeof s->last);
+    const bool some = scale->undo && memchr(s->last, 1, sizeof s->last);
     s->n = 0;
     for (uint32_t node = 0; node < n; node++)
         if (scale->has_node ? node == scale->node : !some || s->last[node])
