@@ -244,12 +244,12 @@ static int tell(void *ctx, const struct sl_bus_peer *client, Sl__Control__Envelo
     return sl_bus_send(job->bus, client, e);
 }
 
-static void tell_scale(void *ctx, const struct sl_bus_peer *client, Sl__Control__Envelope *e)
+// Who watches the job sees the first node's own change anyway.
+static void on_scaled(void *ctx, bool ok, const char *text)
 {
     struct sl_job *job = ctx;
-    if (e->body_case == SL__CONTROL__ENVELOPE__BODY_SCALE_DONE)
-        sl_joblog_write(&job->log, SL_LOG_INFO, "scaling over nodes: %s", e->scale_done->message);
-    tell(ctx, client, e);
+    sl_joblog_write(&job->log, SL_LOG_INFO, "split of the nodes: %s", text);
+    sl_timeline_emit(&job->timeline, "scale", ok, "%s", text);
 }
 
 static const char *host_at(void *ctx, uint32_t node)
@@ -261,7 +261,7 @@ void sl_job_nodes_wire(struct sl_job *job)
 {
     job->nodes.scale = (struct sl_node_scale){
         .job = job->config.name,
-        .events = {.ask = ask_scale, .tell = tell_scale, .host = host_at},
+        .events = {.ask = ask_scale, .tell = tell, .on_over = on_scaled, .host = host_at},
         .ctx = job,
     };
     job->nodes.trace = (struct sl_trace_nodes){

@@ -275,6 +275,8 @@ static void finish(struct sl_node_scale *s, bool ok, char *text)
     const char *message = text ? text : "there is no memory for what the nodes say";
     char *json = json_of(s, ok, message);
     tell_done(s, &s->client, ok, message, json);
+    if (!s->asked.dry_run)
+        s->events.on_over(s->ctx, ok, message);
     free(json);
     sl_node_scale_fini(s);
 }

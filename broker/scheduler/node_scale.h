@@ -31,7 +31,9 @@ enum { SL_NODE_SCALE_ANSWER_S = 10 };
 struct sl_node_scale_events {
     // Asks a node's broker; its answers come to sl_node_scale_on_answer().
     void (*ask)(void *ctx, uint32_t node, uint64_t request, Sl__Control__Scale *scale);
-    void (*tell)(void *ctx, const struct sl_bus_peer *client, Sl__Control__Envelope *e);
+    int (*tell)(void *ctx, const struct sl_bus_peer *client, Sl__Control__Envelope *e);
+    // A change that was asked for, not a dry run, is over: how, in words.
+    void (*on_over)(void *ctx, bool ok, const char *text);
     const char *(*host)(void *ctx, uint32_t node);
 };
 

@@ -84,6 +84,8 @@ def test_all_nodes_or_one(box):
     assert "(rank 0): from 2 samplers and 1 trainer to 1 sampler and 1" in back.out, str(back)
     assert seats(box) == (4, 2)
     stop(box, nodes, running)
+    log = text_of(box.path("runs/job/log/broker.log"))
+    assert log.count("split of the nodes: ") == 4, log  # three changes, and what all refused
 
 
 def test_one_node_has_no_others(box):

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/base/clock.h"
+#include "common/base/error.h"
 #include "tests/unit/json_at.h"
 #include "tests/unit/suite.h"
 
@@ -22,7 +23,7 @@ static struct {
 
 // What the client has been told last.
 static struct {
-    uint32_t steps, answers;
+    uint32_t steps, answers, overs;
     bool ok;
     char step[1024], message[2048];
     cJSON *json;
@@ -42,19 +43,27 @@ static void take_json(const char *json)
     told.json = *json ? cJSON_Parse(json) : NULL;
 }
 
-static void on_tell(void *ctx, const struct sl_bus_peer *to, Sl__Control__Envelope *e)
+static int on_tell(void *ctx, const struct sl_bus_peer *to, Sl__Control__Envelope *e)
 {
     ck_assert(sl_bus_same_peer(to, &client) && to->request == 7);
     if (e->body_case == SL__CONTROL__ENVELOPE__BODY_SCALE_PROGRESS) {
         told.steps++;
         snprintf(told.step, sizeof told.step, "%s", e->scale_progress->text);
         take_json(e->scale_progress->json);
-        return;
+        return SL_OK;
     }
     told.answers++;
     told.ok = e->scale_done->ok;
     snprintf(told.message, sizeof told.message, "%s", e->scale_done->message);
     take_json(e->scale_done->json);
+    return SL_OK;
+}
+
+static void on_over(void *ctx, bool ok, const char *text)
+{
+    told.overs++;
+    ck_assert_int_eq(ok, told.ok);
+    ck_assert_str_eq(text, told.message);
 }
 
 static const char *host(void *ctx, uint32_t node)
@@ -67,8 +76,9 @@ static void setup(void)
 {
     memset(&asked, 0, sizeof asked);
     memset(&told, 0, sizeof told);
-    s = (struct sl_node_scale){.job = "unit",
-                               .events = {.ask = on_ask, .tell = on_tell, .host = host}};
+    s = (struct sl_node_scale){
+        .job = "unit",
+        .events = {.ask = on_ask, .tell = on_tell, .on_over = on_over, .host = host}};
 }
 
 static void teardown(void)
@@ -151,7 +161,7 @@ TEST(plans_come_first_then_changes)
     answer(0, true, "holds");
     ck_assert_uint_eq(told.answers, 0);
     answer(1, true, "holds");
-    ck_assert(told.answers == 1 && told.ok);
+    ck_assert(told.answers == 1 && told.ok && told.overs == 1);
     ck_assert_ptr_nonnull(strstr(told.message, "host b (rank 1): holds; host c"));
 }
 
@@ -162,6 +172,7 @@ TEST(a_dry_run_ends_with_plans)
     request(scale);
     plans();
     ck_assert(told.answers == 1 && told.ok && told.steps == 0 && asked.asks == NODES);
+    ck_assert_uint_eq(told.overs, 0); // nothing was to be done
     ck_assert(cJSON_IsTrue(at(told.json, "dry_run")));
 }
 
