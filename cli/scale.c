@@ -21,11 +21,13 @@
 #include "common/schema/words.h"
 
 enum { ROLE_MAX = 1024, LOOK_MS = 200 };
+enum { NODE_MAX = 1 << 16, NO_NODE }; // a rank
 
 struct request {
     struct sl_session_where where;
     const char *job, *first, *second;
     uint64_t timeout_s;
+    uint32_t node; // NO_NODE: all of them
     bool detach, dry_run, undo;
     int output;
     struct sl_session session;
@@ -218,6 +220,8 @@ static int scale(void *state)
     struct request *r = state;
     r->scale.dry_run = r->dry_run;
     r->scale.undo = r->undo;
+    r->scale.node = r->node;
+    r->scale.has_node = r->node != NO_NODE;
     SL_TRY(check_request(r));
     sl_interrupt_catch();
     int rc = sl_session_open(&r->where, r->job, &r->session);
@@ -242,6 +246,9 @@ static const struct sl_option options[] = {
     {.name = "undo", AT(FLAG, undo),
      .help = "back to the split before the last change that somebody asked for; that is a change, "
              "too: a second --undo undoes the first"},
+    {.name = "node", AT(UINT, node), .placeholder = "K", .max = NODE_MAX, .no_default = true,
+     .help = "of a job over several nodes: only on the one of this rank ('sluice stats JOB' shows "
+             "them), not on all"},
     {.name = "timeout", AT(UINT, timeout_s), .placeholder = "SECONDS", .min = 1, .max = 86400,
      .help = "how long to wait until the new split holds; the change goes on after that"},
     {0},
@@ -251,16 +258,20 @@ static const struct sl_option options[] = {
 const struct sl_command sl_command_scale = {
     .name = "scale",
     .help = "change how many workers of a running job sample and train",
-    .about = "Changes how many workers of a running job sample and how many train. JOB is its "
-             "number, its name\nor its run directory; what is not given stays. Says what will "
-             "be done and what it is expected to\nbring, and returns once the new split holds: "
-             "batches in hand are finished or given back, and none\nis lost. A split that "
-             "somebody asked for stays: the job's profile does not move it any more.\n"
-             "Each has a device of its own; a pool of cores runs up to two workers a core.\n"
-             "Status 1: the job could not or did not do it, and the reason. Ctrl-C ends the "
-             "waiting (status\n130); the change goes on.",
+    .about =
+        "Changes how many workers of a running job sample and how many train. JOB is its "
+        "number, its name\nor its run directory; what is not given stays. Says what will "
+        "be done and what it is expected to\nbring, and returns once the new split holds: "
+        "batches in hand are finished or given back, and none\nis lost. A split that "
+        "somebody asked for stays: the job's profile does not move it any more.\n"
+        "Each has a device of its own; a pool of cores runs up to two workers a core.\n"
+        "A job over several nodes has a split on each: all are changed, if all of them can be, "
+        "or --node.\n"
+        "Status 1: the job could not or did not do it, and the reason. Ctrl-C ends the "
+        "waiting (status\n130); the change goes on.",
     .example = "sluice scale products-sage samplers=1 trainers=3\n"
                "sluice scale products-sage samplers=2 --dry-run\n"
+               "sluice scale products-sage trainers=2 --node 1\n"
                "sluice scale products-sage --undo",
     .operands = {{"JOB", offsetof(struct request, job)},
                  {"samplers=N", offsetof(struct request, first), true},
@@ -269,7 +280,8 @@ const struct sl_command sl_command_scale = {
                 {sl_output_option, offsetof(struct request, output)},
                 {sl_session_options, offsetof(struct request, where)}},
     .bytes = sizeof(struct request),
-    .defaults = &(const struct request){.timeout_s = 600, .scale = SL__CONTROL__SCALE__INIT},
+    .defaults = &(
+        const struct request){.timeout_s = 600, .node = NO_NODE, .scale = SL__CONTROL__SCALE__INIT},
     .run = scale,
     .fini = release,
 };

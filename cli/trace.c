@@ -269,7 +269,8 @@ const struct sl_command sl_command_trace = {
              "at https://ui.perfetto.dev (it stays on your machine) or in\nchrome://tracing. "
              "JOB is its number, its name or its run directory. Ctrl-C ends the recording "
              "early\nand keeps what there is. Stages that were under way when it ended are "
-             "not in it.",
+             "not in it. Of a job over several\nnodes it has all of them, named, on one axis of "
+             "time.",
     .example = "sluice trace products-sage --seconds 10 -o trace.json",
     .operands = {{"JOB", offsetof(struct recording, job)}},
     .options = {{options}, {sl_session_options, offsetof(struct recording, where)}},

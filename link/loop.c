@@ -10,6 +10,7 @@
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
 #include "link/figures.h"
+#include "link/relay.h"
 #include "link/results.h"
 #include "link/rows.h"
 #include "link/updates.h"
@@ -21,6 +22,7 @@ static const struct sl_link_part parts[] = {
     {sl_link_results_init, sl_link_results_poll, sl_link_results_quiet, sl_link_results_fini},
     {sl_link_rows_init, sl_link_rows_poll, sl_link_rows_quiet, sl_link_rows_fini},
     {sl_link_figures_init, sl_link_figures_poll, sl_link_figures_quiet, sl_link_figures_fini},
+    {sl_link_relay_init, sl_link_relay_poll, sl_link_relay_quiet, sl_link_relay_fini},
 };
 
 // --- rounds --------------------------------------------------------------------------------------
@@ -115,7 +117,8 @@ static int throw_all_away(struct sl_world *w)
 {
     static const enum sl_world_tag tags[] = {SL_WORLD_TAG_UPDATE,  SL_WORLD_TAG_STATE,
                                              SL_WORLD_TAG_ASK,     SL_WORLD_TAG_ROWS,
-                                             SL_WORLD_TAG_FIGURES, SL_WORLD_TAG_RESULT};
+                                             SL_WORLD_TAG_FIGURES, SL_WORLD_TAG_RESULT,
+                                             SL_WORLD_TAG_RELAY};
     for (size_t i = 0; i < SL_COUNT_OF(tags); i++)
         SL_TRY(throw_away(w, tags[i]));
     return SL_OK;

@@ -13,6 +13,7 @@
  *      results    what evaluations find                                       results.h
  *      rows       feature rows of other nodes                                 rows.h
  *      figures    statistics                                                  figures.h
+ *      relay      what brokers ask one another, and the answers               relay.h
  *
  * A part says whether it has moved anything. When none has, the thread sleeps on the arena's event
  * `progress`, for 20 us and growing to a millisecond: what comes from other nodes wakes nobody.

@@ -13,6 +13,7 @@
 #include "link/notes.h"
 #include "nodes/world.h"
 
+struct sl_link_relay;
 struct sl_link_updates;
 struct sl_link_results;
 
@@ -28,6 +29,7 @@ struct sl_node_link {
     struct sl_link_rows *rows;       // rows.h; NULL: all rows are here
     struct sl_node_wire counted;     // all parts add to its peers (node_figures.h)
     struct sl_link_figures *figures; // owned; figures.h
+    struct sl_link_relay *relay;     // owned; relay.h
     struct sl_link_updates *updates; // owned; NULL until Attach
     struct sl_link_results *results; // owned; likewise
 };

@@ -29,6 +29,7 @@ enum sl_world_tag {
     SL_WORLD_TAG_STATE = 8,   // optimizer's state for a checkpoint: link/updates.h
     SL_WORLD_TAG_NOTE = 7,    // how the job goes on a node: link/notes.h
     SL_WORLD_TAG_RESULT = 9,  // of an evaluation: link/results.h
+    SL_WORLD_TAG_RELAY = 10,  // questions of brokers, and answers: link/relay.h
 };
 
 // A send or receive under way: the plug-in's own words. Its memory and the message's stay where

@@ -31,6 +31,8 @@
 #include "broker/workers/crash_log.h"
 #include "broker/sharding/access_forecast.h"
 #include "broker/telemetry/job_view.h"
+#include "broker/scheduler/node_scale.h"
+#include "broker/telemetry/trace_nodes.h"
 #include "broker/log/joblog.h"
 #include "broker/epochs/judging.h"
 #include "broker/telemetry/live.h"
@@ -115,6 +117,9 @@ struct sl_job_nodes {
     bool killed;                // nobody waits for anything
     bool abandoned;             // what started this process is dead: nobody waits for other nodes
     char path[4200];            // where a node that is not the first writes its logs
+    // Of the first node: what clients ask all of them.
+    struct sl_node_scale scale;
+    struct sl_trace_nodes trace;
 };
 
 struct sl_job {
@@ -253,6 +258,7 @@ void sl_job_send_attach(struct sl_job *job, struct sl_pool_worker *w);
 void sl_job_go_on(struct sl_job *job);
 
 // nodes.c
+void sl_job_nodes_wire(struct sl_job *job);
 enum { SL_NODES_HOST_BYTES = 64 };
 // Whether another node keeps the results.
 static inline bool sl_job_follows(const struct sl_job *job)
@@ -260,7 +266,7 @@ static inline bool sl_job_follows(const struct sl_job *job)
     return job->options.node > 0;
 }
 int sl_job_nodes_start(struct sl_job *job); // of a job over nodes: starts the link
-// Whether the message is the link's, which is then done.
+// Whether the message is the link's, or one for all nodes, and is then done.
 bool sl_job_nodes_on_message(struct sl_job *job, const struct sl_bus_peer *peer,
                              const Sl__Control__Envelope *m);
 void sl_job_nodes_attach(struct sl_job *job);
@@ -269,7 +275,7 @@ bool sl_job_nodes_may_begin(struct sl_job *job);
 int sl_job_nodes_begin(struct sl_job *job); // the job runs: says so, opens the link's log
 void sl_job_nodes_check_start(struct sl_job *job);
 void sl_job_nodes_end(struct sl_job *job);  // the job ends here: the other nodes are told why
-void sl_job_nodes_poll(struct sl_job *job); // from time to time
+void sl_job_nodes_poll(struct sl_job *job); // on each tick
 // Nobody waits for the other nodes: the link is killed, now or once the job has ended here.
 void sl_job_nodes_abandon(struct sl_job *job, bool kill);
 // No worker is left: whether what other nodes have of the last checkpoint is here, and what they

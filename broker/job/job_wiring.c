@@ -416,4 +416,5 @@ void sl_job_wire(struct sl_job *job)
     wire_split(job);
     wire_run(job);
     wire_telling(job);
+    sl_job_nodes_wire(job);
 }

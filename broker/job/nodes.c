@@ -17,6 +17,10 @@
  * one that is stopped waits until all have said END: a node that has failed gives the reason. One
  * whose link has died cannot: it is named, with what its log says where that is within reach.
  *
+ * What clients ask the first node's broker of all nodes, `scale` and `trace`, goes to the brokers of
+ * all of them, its own too, with a number: to a broker its link is a client like any other
+ * (link/relay.h). Their answers come back with the node and the number.
+ *
  * Only the first node writes results, and its link leaves after they are written: until then the
  * other nodes wait for it, since a launcher ends all once one has left.
  */
@@ -317,12 +321,111 @@ static void fail(struct sl_job *job, int code, const char *message)
                "%s", message);
 }
 
+// --- what clients ask of all nodes ---------------------------------------------------------------
+
+static int ask(struct sl_job *job, uint32_t node, uint64_t request, Sl__Control__Envelope *e)
+{
+    const struct sl_pool_worker *link = link_of(job);
+    struct sl_bus_peer peer = link->peer;
+    if (!link->alive || !link->greeted)
+        return SL_EAGAIN; // the job ends, and who asks is told
+    peer.request = request;
+    e->node = node;
+    return sl_bus_send(job->bus, &peer, e);
+}
+
+static void ask_scale(void *ctx, uint32_t node, uint64_t request, Sl__Control__Scale *scale)
+{
+    Sl__Control__Envelope e = SL_ENVELOPE(SCALE, scale, scale);
+    ask(ctx, node, request, &e);
+}
+
+static void ask_trace(void *ctx, uint32_t node, uint64_t request, Sl__Control__Trace *trace)
+{
+    Sl__Control__Envelope e = SL_ENVELOPE(TRACE, trace, trace);
+    ask(ctx, node, request, &e);
+}
+
+static int tell(void *ctx, const struct sl_bus_peer *client, Sl__Control__Envelope *e)
+{
+    struct sl_job *job = ctx;
+    return sl_bus_send(job->bus, client, e);
+}
+
+// Who watches the job sees the first node's own change anyway.
+static void on_scaled(void *ctx, bool ok, const char *text)
+{
+    struct sl_job *job = ctx;
+    sl_joblog_write(&job->log, SL_LOG_INFO, "split of the nodes: %s", text);
+    sl_timeline_emit(&job->timeline, "scale", ok, "%s", text);
+}
+
+static const char *host_at(void *ctx, uint32_t node)
+{
+    return host_of(ctx, node);
+}
+
+void sl_job_nodes_wire(struct sl_job *job)
+{
+    job->nodes.scale = (struct sl_node_scale){
+        .job = job->config.name,
+        .events = {.ask = ask_scale, .tell = tell, .on_over = on_scaled, .host = host_at},
+        .ctx = job,
+    };
+    job->nodes.trace = (struct sl_trace_nodes){
+        .events = {.ask = ask_trace, .tell = tell, .host = host_at},
+        .ctx = job,
+    };
+}
+
+static bool on_client(struct sl_job *job, const struct sl_bus_peer *peer,
+                      const Sl__Control__Envelope *m)
+{
+    struct sl_job_nodes *nodes = &job->nodes;
+    const bool over_nodes = link_of(job) && !sl_job_follows(job) && job->state == SL_JOB_RUNNING;
+    const bool scale = m->body_case == SL__CONTROL__ENVELOPE__BODY_SCALE;
+    const uint32_t n = SL_MAX(nodes->n, 1u);
+    const bool elsewhere = scale && m->scale->has_node && m->scale->node >= n;
+    if (scale && (over_nodes || elsewhere))
+        sl_node_scale_on_request(&nodes->scale, n, peer, m->scale);
+    else if (over_nodes && m->body_case == SL__CONTROL__ENVELOPE__BODY_TRACE)
+        sl_trace_nodes_on_request(&nodes->trace, n, peer, m->trace);
+    else
+        return false;
+    return true;
+}
+
+static bool on_link(struct sl_job *job, const Sl__Control__Envelope *m)
+{
+    switch (m->body_case) {
+    case SL__CONTROL__ENVELOPE__BODY_NOTE: on_note(job, m->note); return true;
+    case SL__CONTROL__ENVELOPE__BODY_SCALE:
+    case SL__CONTROL__ENVELOPE__BODY_TRACE: return false; // it asks, as a client does
+    case SL__CONTROL__ENVELOPE__BODY_SCALE_PROGRESS:
+    case SL__CONTROL__ENVELOPE__BODY_SCALE_DONE:
+        sl_node_scale_on_answer(&job->nodes.scale, m->node, m);
+        return true;
+    case SL__CONTROL__ENVELOPE__BODY_TRACE_CHUNK:
+        sl_trace_nodes_on_chunk(&job->nodes.trace, m->node, m);
+        return true;
+    default: return true;
+    }
+}
+
+void sl_job_nodes_poll(struct sl_job *job)
+{
+    sl_node_scale_poll(&job->nodes.scale);
+    sl_trace_nodes_poll(&job->nodes.trace);
+}
+
+// --- messages ------------------------------------------------------------------------------------
+
 bool sl_job_nodes_on_message(struct sl_job *job, const struct sl_bus_peer *peer,
                              const Sl__Control__Envelope *m)
 {
     struct sl_pool_worker *link = link_of(job);
     if (!link)
-        return false;
+        return on_client(job, peer, m);
     if (m->body_case == SL__CONTROL__ENVELOPE__BODY_HELLO && m->hello->worker == link->worker) {
         on_hello(job, peer, m->hello);
         return true;
@@ -331,11 +434,8 @@ bool sl_job_nodes_on_message(struct sl_job *job, const struct sl_bus_peer *peer,
         fail(job, m->failed->code, m->failed->message);
         return true;
     }
-    if (sl_worker_pool_by_peer(&job->nodes.pool, peer) != link)
-        return false;
-    if (m->body_case == SL__CONTROL__ENVELOPE__BODY_NOTE)
-        on_note(job, m->note);
-    return true;
+    return sl_worker_pool_by_peer(&job->nodes.pool, peer) == link ? on_link(job, m)
+                                                                  : on_client(job, peer, m);
 }
 
 static bool on_death(void *ctx, struct sl_pool_worker *w, const struct sl_exit_status *death)
@@ -475,6 +575,7 @@ void sl_job_nodes_check_start(struct sl_job *job)
 
 void sl_job_nodes_end(struct sl_job *job)
 {
+    sl_node_scale_end(&job->nodes.scale);
     job->nodes.ended_ns = sl_now_ns();
     if (job->nodes.ended)
         job->nodes.ended[job->nodes.rank] = true;
@@ -598,6 +699,7 @@ bool sl_job_nodes_left(struct sl_job *job)
     struct sl_job_nodes *nodes = &job->nodes;
     struct sl_pool_worker *link = link_of(job);
     nodes->concluded = true;
+    sl_trace_nodes_end(&nodes->trace);
     if (!link || !link->alive)
         return true;
     if (nodes->told_to_leave)
@@ -620,6 +722,8 @@ bool sl_job_nodes_left(struct sl_job *job)
 void sl_job_nodes_fini(struct sl_job *job)
 {
     sl_worker_pool_fini(&job->nodes.pool);
+    sl_node_scale_fini(&job->nodes.scale);
+    free(job->nodes.trace.of);
     free(job->nodes.hosts);
     free(job->nodes.ended);
     free(job->nodes.log_at);

@@ -57,29 +57,38 @@ struct sl_tracing {
     bool named[2 * SL_CONFIG_MAX_DEVICES];
     uint64_t total, dropped; // events
     uint64_t sent, taken;    // chunks
+    uint64_t ahead;          // ... that may be under way
     uint64_t sent_ns;
     uint32_t missed; // ticks in a row in which nothing could be sent
 };
 
 // --- the client ----------------------------------------------------------------------------------
 
-static int send_chunk(struct sl_trace *trace, const struct sl_bus_peer *peer, const char *events,
-                      bool last, bool ok, const char *message)
+static int send_events(struct sl_trace *trace, const char *events)
 {
     Sl__Control__TraceChunk chunk = SL__CONTROL__TRACE_CHUNK__INIT;
-    Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
+    Sl__Control__Envelope e = SL_ENVELOPE(TRACE_CHUNK, trace_chunk, &chunk);
     chunk.events = (char *)events; // only read
-    chunk.message = (char *)message;
-    chunk.last = last;
+    chunk.ok = true;
+    chunk.n_events = trace->tracing->events.n;
+    return sl_bus_send(trace->clients->bus, &trace->peer, &e);
+}
+
+static void send_last(struct sl_trace *trace, const struct sl_bus_peer *peer, bool ok,
+                      const char *message, uint64_t dropped)
+{
+    Sl__Control__TraceChunk chunk = SL__CONTROL__TRACE_CHUNK__INIT;
+    Sl__Control__Envelope e = SL_ENVELOPE(TRACE_CHUNK, trace_chunk, &chunk);
+    chunk.message = (char *)message; // only read
+    chunk.last = true;
     chunk.ok = ok;
-    e.body_case = SL__CONTROL__ENVELOPE__BODY_TRACE_CHUNK;
-    e.trace_chunk = &chunk;
-    return sl_bus_send(trace->clients->bus, peer, &e);
+    chunk.dropped = dropped;
+    sl_bus_send(trace->clients->bus, peer, &e);
 }
 
 static void refuse(struct sl_trace *trace, const struct sl_bus_peer *peer, const char *why)
 {
-    send_chunk(trace, peer, "", true, false, why);
+    send_last(trace, peer, false, why, 0);
 }
 
 // Sends what there is; false when the client has to read first.
@@ -94,8 +103,7 @@ static bool flush(struct sl_trace *trace)
         sl_trace_events_reset(&t->events);
         return true;
     }
-    if (t->sent - t->taken >= SL_TRACE_AHEAD ||
-        send_chunk(trace, &trace->peer, text, false, true, "") < 0)
+    if (t->sent - t->taken >= t->ahead || send_events(trace, text) < 0)
         return false;
     t->sent++;
     t->sent_ns = sl_now_ns();
@@ -408,7 +416,7 @@ static void end(struct sl_trace *trace, bool ok, const char *why)
 {
     struct sl_tracing *t = trace->tracing;
     char text[256];
-    double seconds = (double)(sl_now_ns() - trace->from_ns) * 1e-9;
+    double seconds = (double)(int64_t)(sl_now_ns() - trace->from_ns) * 1e-9;
     t->taken = t->sent; // a few more at once are no harm
     if (!flush(trace))
         t->dropped += t->events.n;
@@ -421,7 +429,7 @@ static void end(struct sl_trace *trace, bool ok, const char *why)
                       t->dropped);
     if (*why)
         snprintf(text + n, sizeof text - (size_t)n, "; %s", why);
-    send_chunk(trace, &trace->peer, "", true, ok, text);
+    send_last(trace, &trace->peer, ok, text, t->dropped);
     sl_joblog_write(trace->log, SL_LOG_INFO, "trace: %s", text);
     destroy(t);
     trace->on = false;
@@ -429,8 +437,10 @@ static void end(struct sl_trace *trace, bool ok, const char *why)
     trace->tracing = NULL;
 }
 
-static void begin(struct sl_trace *trace, const struct sl_bus_peer *peer, double seconds)
+static void begin(struct sl_trace *trace, const struct sl_bus_peer *peer,
+                  const Sl__Control__Trace *request)
 {
+    const struct sl_nodes_spec *nodes = &trace->job->arena->h->spec.nodes;
     trace->tracing = create(trace);
     if (!trace->tracing) {
         refuse(trace, peer, "there is no memory for it");
@@ -438,19 +448,39 @@ static void begin(struct sl_trace *trace, const struct sl_bus_peer *peer, double
     }
     trace->on = true;
     trace->peer = *peer;
-    trace->from_ns = sl_now_ns();
-    trace->to_ns = trace->from_ns + (uint64_t)(seconds * 1e9);
-    trace->tracing->events.from_ns = trace->from_ns;
-    trace->tracing->events.to_ns = trace->to_ns;
-    sl_joblog_write(trace->log, SL_LOG_INFO, "trace: a client asks for %.3g s", seconds);
+    trace->from_ns = request->from_ns ? request->from_ns : sl_now_ns();
+    trace->to_ns = SL_MIN(trace->from_ns + (uint64_t)(request->seconds * 1e9),
+                          sl_now_ns() + (uint64_t)(SL_TRACE_SECONDS_MAX * 1e9));
+    struct sl_trace_events *e = &trace->tracing->events;
+    e->from_ns = trace->from_ns;
+    e->to_ns = trace->to_ns;
+    e->node = nodes->rank;
+    snprintf(e->place, sizeof e->place, "%s", request->place);
+    trace->tracing->ahead = SL_MAX(SL_TRACE_AHEAD / SL_MAX(nodes->n, 1u), 2u);
+    sl_joblog_write(trace->log, SL_LOG_INFO, "trace: a client asks for %.3g s", request->seconds);
     name_processes(trace);
     look(trace);
+}
+
+const char *sl_trace_refusal(uint64_t to_ns, double seconds, char why[SL_TRACE_WHY_BYTES])
+{
+    const uint64_t now = sl_now_ns();
+    if (to_ns)
+        snprintf(why, SL_TRACE_WHY_BYTES,
+                 "another client traces this job, for %.1f s more: wait until it is done",
+                 to_ns > now ? (double)(to_ns - now) * 1e-9 : 0.0);
+    else if (!(seconds > 0 && seconds <= SL_TRACE_SECONDS_MAX))
+        snprintf(why, SL_TRACE_WHY_BYTES, "found %g seconds, wanted more than 0 and at most %g",
+                 seconds, SL_TRACE_SECONDS_MAX);
+    else
+        return NULL;
+    return why;
 }
 
 void sl_trace_on_request(struct sl_trace *trace, const struct sl_bus_peer *peer,
                          const Sl__Control__Trace *request)
 {
-    char why[160];
+    char why[SL_TRACE_WHY_BYTES];
     // Clients of a daemon share its connection, and have numbers that differ.
     bool mine =
         trace->on && sl_bus_same_peer(&trace->peer, peer) && trace->peer.request == peer->request;
@@ -460,14 +490,7 @@ void sl_trace_on_request(struct sl_trace *trace, const struct sl_bus_peer *peer,
     } else if (mine && request->seconds == 0) {
         look(trace);
         end(trace, true, "ended by the client");
-    } else if (trace->on) {
-        snprintf(why, sizeof why,
-                 "another client traces this job, for %.1f s more: wait until it is done",
-                 trace->to_ns > sl_now_ns() ? (double)(trace->to_ns - sl_now_ns()) * 1e-9 : 0.0);
-        refuse(trace, peer, why);
-    } else if (!(request->seconds > 0 && request->seconds <= SL_TRACE_SECONDS_MAX)) {
-        snprintf(why, sizeof why, "found %g seconds, wanted more than 0 and at most %g",
-                 request->seconds, SL_TRACE_SECONDS_MAX);
+    } else if (sl_trace_refusal(trace->on ? trace->to_ns : 0, request->seconds, why)) {
         refuse(trace, peer, why);
     } else if (*trace->job->state != SL_JOB_RUNNING) {
         refuse(trace, peer,
@@ -475,7 +498,7 @@ void sl_trace_on_request(struct sl_trace *trace, const struct sl_bus_peer *peer,
                    ? "the job is still starting: try again while it trains"
                    : "the job is ending");
     } else {
-        begin(trace, peer, request->seconds);
+        begin(trace, peer, request);
     }
 }
 

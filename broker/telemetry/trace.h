@@ -8,7 +8,8 @@
  *
  * BOUNDS. At most SL_TRACE_AHEAD chunks are under way to a client that has not said that it has
  * read them; then events are dropped and counted. After SL_CLIENT_MISSED_MAX ticks without room the
- * client is given up, and the trace with it. One trace at a time.
+ * client is given up, and the trace with it. One trace at a time. Of a job over nodes the client is
+ * the first node (trace_nodes.h), and the chunks under way are shared among the nodes.
  *
  * EDGES. A stage that ended before the trace began is not drawn, one that had begun is cut there.
  * A stage is drawn when it has ended: what is under way when the trace ends is not in it.
@@ -23,7 +24,7 @@
 
 #define SL_TRACE_SECONDS_MAX 600.0
 
-enum { SL_TRACE_AHEAD = 16 };
+enum { SL_TRACE_AHEAD = 16, SL_TRACE_WHY_BYTES = 160 };
 
 struct sl_clients;
 struct sl_job_view;
@@ -43,6 +44,9 @@ struct sl_trace {
     uint64_t events;            // sent
     struct sl_tracing *tracing; // owned while on
 };
+
+// Why one of so many seconds cannot begin, where one is on until to_ns, or not (0): why, else NULL.
+const char *sl_trace_refusal(uint64_t to_ns, double seconds, char why[SL_TRACE_WHY_BYTES]);
 
 // Answers with TraceChunk: at once and "last" when it cannot be (one is on already, not running).
 void sl_trace_on_request(struct sl_trace *trace, const struct sl_bus_peer *peer,

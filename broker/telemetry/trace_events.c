@@ -6,7 +6,7 @@
 #include "common/base/bits.h"
 
 // A wait that is shorter is the look at the version itself.
-enum { WAIT_MIN_NS = 5000, NUMBER_BYTES = 48 };
+enum { WAIT_MIN_NS = 5000, NUMBER_BYTES = 48, NAME_BYTES = 400 };
 
 static uint64_t start_of(const struct sl_trace_events *e, uint64_t ns)
 {
@@ -28,7 +28,7 @@ static void open_event(struct sl_trace_events *e, const char *phase, const char 
     sl_json_open_object(&e->json, NULL);
     sl_json_add_string(&e->json, "ph", phase);
     sl_json_add_string(&e->json, "name", name);
-    sl_json_add_whole(&e->json, "pid", process);
+    sl_json_add_whole(&e->json, "pid", process + e->node * SL_TRACE_NODE_PROCESSES);
     sl_json_add_whole(&e->json, "tid", thread);
 }
 
@@ -62,14 +62,17 @@ static void add_metadata(struct sl_trace_events *e, const char *what, uint32_t p
     if (name)
         sl_json_add_string(&e->json, "name", name);
     else
-        sl_json_add_whole(&e->json, "sort_index", thread ? thread : process);
+        sl_json_add_whole(&e->json, "sort_index",
+                          thread ? thread : process + e->node * SL_TRACE_NODE_PROCESSES);
     sl_json_close_object(&e->json);
     close_event(e);
 }
 
 void sl_trace_add_process(struct sl_trace_events *e, uint32_t process, const char *name)
 {
-    add_metadata(e, "process_name", process, 0, name);
+    char text[sizeof e->place + NAME_BYTES];
+    snprintf(text, sizeof text, "%s%s%s", e->place, e->place[0] ? ": " : "", name);
+    add_metadata(e, "process_name", process, 0, text);
     add_metadata(e, "process_sort_index", process, 0, NULL);
 }
 
@@ -175,7 +178,7 @@ void sl_trace_add_drawn(struct sl_trace_events *e, const struct sl_trace_batch *
 static void add_id(struct sl_trace_events *e, const struct sl_trace_batch *b)
 {
     char text[NUMBER_BYTES];
-    snprintf(text, sizeof text, "0x%" PRIx64, b->seq << 24 | b->cell);
+    snprintf(text, sizeof text, "0x%" PRIx64, (uint64_t)e->node << 56 | b->seq << 24 | b->cell);
     sl_json_add_string(&e->json, "id", text);
 }
 

@@ -1,7 +1,8 @@
 /*
  * trace_events.h - batches as Chrome trace events: writes the text, does not send it.
  *
- *   process = device; the first process is the job itself, with its events and counters
+ *   process = device; the first process is the job itself, with its events and counters. Of a job
+ *             over nodes each node has processes of its own, node after node, named after it
  *   thread  = sampler, trainer (extract), trainer (train): extraction overlaps training
  *
  *   sample     "X" on the sampler: claimed until ready; inside it, one after the other, how long it
@@ -36,12 +37,15 @@ enum sl_trace_thread {
     SL_TRACE_THREADS, // one more than the last
 };
 
-enum { SL_TRACE_JOB = 1, SL_TRACE_FIRST_DEVICE = 2 }; // processes
+// Processes; of node k with k * SL_TRACE_NODE_PROCESSES more.
+enum { SL_TRACE_JOB = 1, SL_TRACE_FIRST_DEVICE = 2, SL_TRACE_NODE_PROCESSES = 1000 };
 
 struct sl_trace_events {
     struct sl_json_writer json; // events separated by commas
     uint64_t n;                 // of them
     uint64_t from_ns, to_ns;    // of the trace; what begins later is left out
+    uint32_t node;
+    char place[96]; // what stands before names of processes: "host b (rank 1)", ""
 };
 
 // Which batch, and which thread of which device each stage belongs to.

@@ -53,6 +53,11 @@ static const struct {
     {"link", SL__CONTROL__ROLE__ROLE_LINK},
 };
 
+struct kept {
+    struct kept *next;
+    Sl__Control__Envelope *message; // owned
+};
+
 struct sl_worker_thread {
     pthread_mutex_t lock; // guards the bus
     pthread_t thread;
@@ -64,6 +69,7 @@ struct sl_worker_thread {
     // of a link; guarded by lock
     uint32_t n_notes;
     struct sl_worker_note notes[NOTES_MAX];
+    struct kept *kept, **last_kept; // owned: as many as brokers have under way; *last_kept ends it
 };
 
 // Reaches of fail-points while no arena is mapped; in between they are counted there.
@@ -147,6 +153,7 @@ int sl_worker_open(struct sl_worker *w, const char *role, const char *endpoint)
         return sl_fail(SL_ENOMEM, "starting %s: no memory", w->name);
     w->thread = t;
     pthread_mutex_init(&t->lock, NULL);
+    t->last_kept = &t->kept;
     for (size_t i = 0; i < SL_COUNT_OF(roles); i++)
         if (strcmp(role, roles[i].word) == 0)
             t->role = roles[i].role;
@@ -244,6 +251,32 @@ bool sl_worker_take_note(struct sl_worker *w, struct sl_worker_note *out)
     return any;
 }
 
+// Under the lock. Takes the message over.
+static void keep_message(struct sl_worker_thread *t, Sl__Control__Envelope *m)
+{
+    struct kept *k = calloc(1, sizeof *k);
+    if (!k) { // its asker waits for an answer no longer than its bound
+        sl_bus_message_free(m);
+        return;
+    }
+    k->message = m;
+    *t->last_kept = k;
+    t->last_kept = &k->next;
+}
+
+Sl__Control__Envelope *sl_worker_take_message(struct sl_worker *w)
+{
+    struct sl_worker_thread *t = w->thread;
+    pthread_mutex_lock(&t->lock);
+    struct kept *k = t->kept;
+    Sl__Control__Envelope *m = k ? k->message : NULL;
+    if (k && !(t->kept = k->next))
+        t->last_kept = &t->kept;
+    pthread_mutex_unlock(&t->lock);
+    free(k);
+    return m;
+}
+
 // What the connection of an external trainer says, when something has come by it: only the end.
 static void hear_the_end(struct sl_worker *w)
 {
@@ -300,7 +333,10 @@ static void *listen_to_broker(void *arg)
             }
             if (m->body_case == SL__CONTROL__ENVELOPE__BODY_NOTE)
                 keep_note(t, m->note);
-            sl_bus_message_free(m);
+            if (t->role == SL__CONTROL__ROLE__ROLE_LINK && m->request)
+                keep_message(t, m);
+            else
+                sl_bus_message_free(m);
         }
         pthread_mutex_unlock(&t->lock);
         poll(fds, 3, -1);
@@ -465,6 +501,8 @@ void sl_worker_fini(struct sl_worker *w)
         sl_attach_close_fds(&w->fd);
     }
     if (t) {
+        for (Sl__Control__Envelope *m; (m = sl_worker_take_message(w)) != NULL;)
+            sl_bus_message_free(m);
         if (t->poke >= 0)
             close(t->poke);
         pthread_mutex_destroy(&t->lock);

@@ -102,6 +102,9 @@ int sl_worker_ready(struct sl_worker *w);
 int sl_worker_send(struct sl_worker *w, Sl__Control__Envelope *e);
 // Links: the next Note of the broker's. False: there is none.
 bool sl_worker_take_note(struct sl_worker *w, struct sl_worker_note *out);
+// Links: the next question, or answer to one, that the broker has given it for some node, owned by
+// the caller (sl_bus_message_free). NULL: there is none.
+Sl__Control__Envelope *sl_worker_take_message(struct sl_worker *w);
 
 // Tells the broker why this worker cannot go on (the recorded message of `code`), so that it is
 // not started again.
