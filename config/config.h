@@ -365,8 +365,9 @@ static inline bool sl_config_drops_self_loops(const struct sl_config *c)
     return sl_config_wants_degrees(c) && c->model.kind == SL_MODEL_GCN && c->model.self_loops;
 }
 
-// Whether trainers may run on a device of that kind: those of the job file's splits, or standby
-// trainers, which run on devices of the kind of the last one.
+// Whether a trainer may run on the device: one of the job file's splits, or a standby trainer,
+// which runs on devices of the kind of the last one. And on any device of that kind.
+bool sl_config_may_train(const struct sl_config *c, uint32_t device);
 bool sl_config_trains_on(const struct sl_config *c, enum sl_device_kind kind);
 
 // How many devices of the job are on GPUs.

@@ -26,11 +26,18 @@ int sl_config_take_device(const char *text, size_t length, uint32_t device, cons
     return sl_device_pin(out->devices[device].cores, out->devices[device].n_cores);
 }
 
-bool sl_config_trains_on(const struct sl_config *c, enum sl_device_kind kind)
+bool sl_config_may_train(const struct sl_config *c, uint32_t device)
 {
     const uint32_t n = c->n_devices, most = SL_MAX(sl_parse_most_trainers(c), 1u);
-    for (uint32_t d = n - SL_MIN(most, n); d < n; d++)
-        if (c->devices[d].kind == kind)
+    return device < n &&
+           (device >= n - SL_MIN(most, n) ||
+            (c->allocation.switching && c->devices[device].kind == c->devices[n - 1].kind));
+}
+
+bool sl_config_trains_on(const struct sl_config *c, enum sl_device_kind kind)
+{
+    for (uint32_t d = 0; d < c->n_devices; d++)
+        if (c->devices[d].kind == kind && sl_config_may_train(c, d))
             return true;
     return false;
 }

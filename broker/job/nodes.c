@@ -5,8 +5,9 @@
  * before any worker: without a world there is nothing to do. Brokers meet in notes only:
  *
  *      CHECKPOINT   the first node says where the job goes on, and all start their workers
- *      FITS         a node is ready to begin. The first waits for all of them, so that a job that
- *                   one of them refuses leaves nothing anywhere
+ *      FITS         a node is ready to begin, and what its trainers are on, which must be alike.
+ *                   The first waits for all of them, so that a job that one of them refuses leaves
+ *                   nothing anywhere
  *      BEGUN        its run directory is there: the others make a folder in it for their logs, and
  *                   begin
  *      END          how the job ended on a node. Done: the others will be as well, each by itself,
@@ -33,6 +34,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "broker/sharding/gpus.h"
 #include "broker/workers/run_jobs.h"
 #include "common/arena/nodes.h"
 #include "common/base/bits.h"
@@ -155,6 +157,38 @@ static int open_logs(struct sl_job *job)
     return SL_OK;
 }
 
+static const char *trainers_of(const struct sl_job *job, char buf[SL_GPUS_TRAINERS_BYTES])
+{
+    static const struct sl_gpu_report none;
+    return sl_gpus_trainers(&job->config,
+                            sl_config_gpus(&job->config) ? &sl_gpus_known()->report : &none, buf);
+}
+
+// Sums of other devices differ in their last bits. So would evaluations, which each node makes by
+// itself, and what it concludes from them.
+static int on_fits(struct sl_job *job, const Sl__Control__Note *note)
+{
+    char own[SL_GPUS_TRAINERS_BYTES];
+    trainers_of(job, own);
+    if (strcmp(own, note->text) != 0)
+        return sl_fail(SL_EINVAL,
+                       "devices: host %s (rank %u) trains on %s, wanted %s, as on host %s (rank "
+                       "%u): results would differ in their last bits: start the job on nodes whose "
+                       "trainers are alike, or set devices to \"cpu\"",
+                       host_of(job, note->node), note->node, note->text, own,
+                       host_of(job, job->nodes.rank), job->nodes.rank);
+    if (strstr(own, SL_GPUS_AND))
+        return sl_fail(SL_EINVAL,
+                       "devices: the nodes train on %s, wanted one kind: nodes evaluate by "
+                       "themselves, and would come to other results: let fewer devices train, of "
+                       "one kind, which are the last ones (allocation.trainers, and "
+                       "allocation.switching: false)",
+                       own);
+    job->nodes.fit++;
+    sl_job_go_on(job);
+    return SL_OK;
+}
+
 static int on_begun(struct sl_job *job)
 {
     SL_TRY(open_logs(job));
@@ -238,10 +272,7 @@ static void on_note(struct sl_job *job, const Sl__Control__Note *note)
     switch (note->kind) {
     case SL__CONTROL__NOTE_KIND__NOTE_CHECKPOINT: rc = go_on_from(job, note->text); break;
     case SL__CONTROL__NOTE_KIND__NOTE_BEGUN: rc = on_begun(job); break;
-    case SL__CONTROL__NOTE_KIND__NOTE_FITS:
-        job->nodes.fit++;
-        sl_job_go_on(job);
-        break;
+    case SL__CONTROL__NOTE_KIND__NOTE_FITS: rc = on_fits(job, note); break;
     default: break; // of a newer one, which the link has refused
     }
     if (rc < 0)
@@ -510,6 +541,8 @@ int sl_job_nodes_start(struct sl_job *job)
     struct sl_worker_pool_setup setup;
     SL_TRY(sl_job_pool_setup(job, &setup));
     setup.keep_fd = keep_descriptor();
+    if (sl_config_gpus(&job->config))
+        sl_gpus_expect(); // what they are is told while workers load
     setup.events = (struct sl_worker_pool_events){.on_death = on_death,
                                                   .on_left = on_left,
                                                   .on_give_up = on_give_up,
@@ -537,7 +570,8 @@ bool sl_job_nodes_may_begin(struct sl_job *job)
     if (!sl_job_follows(job))
         return nodes->fit + 1 == nodes->n;
     if (!nodes->told_fit)
-        say(job, SL__CONTROL__NOTE_KIND__NOTE_FITS, 0, "");
+        say(job, SL__CONTROL__NOTE_KIND__NOTE_FITS, 0,
+            trainers_of(job, (char[SL_GPUS_TRAINERS_BYTES]){0}));
     nodes->told_fit = true;
     return nodes->begun;
 }

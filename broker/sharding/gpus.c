@@ -391,6 +391,41 @@ bool sl_gpus_is_odd(const struct sl_gpus *gpus)
 
 // ---- a job --------------------------------------------------------------------------------------
 
+// Once each.
+static void add_model(char buf[SL_GPUS_TRAINERS_BYTES], const char *model)
+{
+    const size_t n = strlen(buf);
+    if (!strstr(buf, model))
+        snprintf(buf + n, SL_GPUS_TRAINERS_BYTES - n, "%s%s", n ? SL_GPUS_AND : "", model);
+}
+
+char *sl_gpus_trainers(const struct sl_config *c, const struct sl_gpu_report *gpus,
+                       char buf[SL_GPUS_TRAINERS_BYTES])
+{
+    static const char library[] = "cuBLASLt "; // then its version, and in brackets where it lies
+    buf[0] = '\0';
+    for (uint32_t d = 0; d < c->n_devices; d++) {
+        const struct sl_device_config *device = &c->devices[d];
+        char model[SL_DEVICE_NAME_BYTES + 64] = "cores";
+        if (!sl_config_may_train(c, d))
+            continue;
+        if (device->kind == SL_DEVICE_CUDA && device->index < gpus->n)
+            snprintf(model, sizeof model, "%s (capability %u.%u)", gpus->gpu[device->index].name,
+                     gpus->gpu[device->index].major, gpus->gpu[device->index].minor);
+        else if (device->kind == SL_DEVICE_CUDA)
+            snprintf(model, sizeof model, "GPU %u", device->index);
+        add_model(buf, model);
+    }
+    const size_t n = strlen(buf);
+    const bool has = strncmp(gpus->cublas, library, strlen(library)) == 0;
+    const char *where = strstr(gpus->cublas, " (");
+    if (sl_config_trains_on(c, SL_DEVICE_CUDA))
+        snprintf(buf + n, SL_GPUS_TRAINERS_BYTES - n, ", %.*s",
+                 has && where ? (int)(where - gpus->cublas) : 64,
+                 has ? gpus->cublas : "no cuBLASLt");
+    return buf;
+}
+
 static void add_note(char note[SL_GPUS_NOTE_BYTES], const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 

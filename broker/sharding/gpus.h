@@ -78,6 +78,16 @@ enum { SL_GPUS_OWN_GBS = 900, SL_GPUS_PEER_GBS = 25, SL_GPUS_HOST_GBS = 12 };
 // GB/s at which GPU `reader` reads the memory of GPU `owner`; 0: it cannot.
 double sl_gpus_link(const struct sl_gpu_report *report, uint32_t reader, uint32_t owner);
 
+/*
+ * What a job's sums depend on beside the job and the processor: "cores", or the models of the GPUs
+ * that may train and the library of their products, "NVIDIA H100 80GB HBM3 (capability 9.0),
+ * cuBLASLt 12.8.4". Of several models, or cores beside GPUs, all: "A and B". Returns buf.
+ */
+enum { SL_GPUS_TRAINERS_BYTES = 512 };
+#define SL_GPUS_AND " and "
+char *sl_gpus_trainers(const struct sl_config *c, const struct sl_gpu_report *gpus,
+                       char buf[SL_GPUS_TRAINERS_BYTES]);
+
 // Whether there is something of a GPU (a driver, a device file, a plug-in that was refused) and yet
 // none can be used. A machine without any of that is an ordinary one.
 bool sl_gpus_is_odd(const struct sl_gpus *gpus);

@@ -349,6 +349,64 @@ void sl_peer_memory_close(struct sl_arena *a, enum sl_peer_memory_kind kind, uin
     atomic_fetch_and(&place_of(a, kind, lender)->readers, ~((uint64_t)1 << reader));
 }
 
+// --- all of them ---------------------------------------------------------------------------------
+
+static bool is_at_work(const struct sl_seat *trainer)
+{
+    const uint32_t duty = atomic_load_explicit(&trainer->duty, memory_order_acquire);
+    return duty == SL_DUTY_WORK ||
+           (duty == SL_DUTY_STANDBY &&
+            atomic_load_explicit(&trainer->activity, memory_order_acquire) == SL_ACTIVITY_BUSY);
+}
+
+static bool reads_all_parts(const struct sl_peer_memory_plan *plan, uint32_t device)
+{
+    for (uint32_t p = 0; p < plan->n_parts; p++)
+        if (plan->from[device][p] == SL_PEER_MEMORY_NOBODY)
+            return false;
+    return true;
+}
+
+// Elements of each part that its holders have by now.
+static uint64_t elements_lent(const struct sl_arena *a, const struct sl_peer_memory_plan *plan,
+                              uint32_t order)
+{
+    struct sl_peer_memory_offer offer;
+    uint64_t elements = plan->part_elements;
+    for (uint32_t d = 0; d < a->h->spec.n_devices; d++) {
+        if (plan->held[d] == 0)
+            continue;
+        if (!sl_peer_memory_read(a, SL_PEER_MEMORY_FEATURES, d, &offer) ||
+            offer.plan != plan->generation || offer.order != order)
+            return 0;
+        elements = SL_MIN(elements, offer.elements);
+    }
+    return elements;
+}
+
+uint64_t sl_peer_memory_rows_held(const struct sl_arena *a, uint32_t order)
+{
+    struct sl_peer_memory_plan plan;
+    uint64_t near = UINT64_MAX;
+    bool parts = true;
+    if (order == 0 || !sl_peer_memory_read_plan(a, SL_PEER_MEMORY_FEATURES, &plan))
+        return 0;
+    for (uint32_t d = 0; d < a->h->spec.n_devices; d++) {
+        const struct sl_seat *s = sl_seat(a, sl_seat_trainer(a, d));
+        if (!is_at_work(s))
+            continue;
+        if (atomic_load_explicit(&s->cache_generation, memory_order_relaxed) != order)
+            return 0;
+        near = SL_MIN(near, atomic_load_explicit(&s->cache_loaded, memory_order_relaxed));
+        parts = parts && plan.n_parts && reads_all_parts(&plan, d);
+    }
+    if (near == UINT64_MAX)
+        return 0;
+    if (plan.n_parts == 0 || near < plan.first)
+        return near;
+    return plan.first + (parts ? elements_lent(a, &plan, order) * plan.n_parts : 0);
+}
+
 // --- what was read -------------------------------------------------------------------------------
 
 void sl_peer_memory_count(struct sl_arena *a, enum sl_peer_memory_kind kind, uint32_t reader,

@@ -170,6 +170,13 @@ bool sl_peer_memory_is_alive(const struct sl_arena *a, enum sl_peer_memory_kind 
 bool sl_peer_memory_is_good(const struct sl_arena *a, enum sl_peer_memory_kind kind,
                             uint32_t lender, uint32_t reader);
 
+// --- all of them ---
+
+// Rows of the hotness order `order` (visit_counts.h) that every trainer at work finds on GPUs or in
+// a cache of its own: those of a lower rank. For whom time is at stake: the next moment it may be
+// fewer.
+uint64_t sl_peer_memory_rows_held(const struct sl_arena *a, uint32_t order);
+
 // --- what was read ---
 
 // A reader counts bytes that it read from the memory of device `from`; n_devices: the machine's.

@@ -98,14 +98,15 @@ class Ranks:
         self.program = program or os.path.join(BIN, "sluice")
         self.plugin = "" if program else plugin(box, mpi)
 
-    def start(self, *arguments, only=None):
-        """mpirun of `sluice`. only: {rank: shell text before it}."""
+    def start(self, *arguments, only=None, more=None):
+        """mpirun of `sluice`. only: {rank: shell text before it}; more: of the environment."""
         asked = "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}"
         rank = rank_script(self.box, f"rank-{self.box.next_number()}", asked, only)
         kind = SIDE_BY_SIDE[self.mpi]
         env = {
             **KINDS[self.mpi]["env"],
             **kind["env"],
+            **(more or {}),
             "SLUICE_MPI_PLUGIN": self.plugin,
             "PROGRAM": self.program,
         }

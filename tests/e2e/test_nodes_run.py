@@ -31,9 +31,9 @@ def alone(box, name="nodes", **changes):
     return box.undisturbed(name, nodes_job(box, **changes))
 
 
-def start(box, nodes, config, *arguments, only=None, name="job"):
+def start(box, nodes, config, *arguments, only=None, name="job", **more):
     path = box.job(config, f"{name}.json")
-    return nodes.start("run", path, *arguments, only=only)
+    return nodes.start("run", path, *arguments, only=only, **more)
 
 
 def ended(nodes, running, seconds=120):

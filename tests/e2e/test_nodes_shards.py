@@ -19,14 +19,16 @@ LINK_POINTS = ("link_asked", "link_answering", "link_result")
 POINTS = ("trainer_asked:4", "trainer_fetching:3", "trainer_fetched:2", "trainer_extracted:2")
 
 
-def shards(box, n, method="random"):
-    small = box.shared_dataset("small")
-
+def shards_of(box, dataset, name, n, method="random"):
     def fill(folder):
-        words = ("partition", small, "--parts", n, "--method", method, "--batch", 50, "-q")
+        words = ("partition", dataset, "--parts", n, "--method", method, "--batch", 50, "-q")
         box.sluice(*words, "--out", folder).ok()
 
-    return box.shared_folder(f"shards-{method}-{n}", fill)
+    return box.shared_folder(f"shards-{name}-{method}-{n}", fill)
+
+
+def shards(box, n, method="random"):
+    return shards_of(box, box.shared_dataset("small"), "small", n, method)
 
 
 def spread_job(box, dataset=None, **changes):

@@ -258,7 +258,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *out, int device)
     if (device < 0 || device >= settings().devices)
         return failed(cudaErrorInvalidDevice);
     memset(out, 0, sizeof *out);
-    snprintf(out->name, sizeof out->name, "Emulated GPU %d", device);
+    snprintf(out->name, sizeof out->name, "Emulated GPU");
     out->totalGlobalMem = settings().memory_bytes;
     out->sharedMemPerBlock = 48 << 10;
     out->sharedMemPerBlockOptin = SHARED_MAX;

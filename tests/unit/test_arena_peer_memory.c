@@ -12,6 +12,7 @@
 
 #include "common/base/bits.h"
 #include "common/arena/peer_export.h"
+#include "common/arena/seat.h"
 
 enum { DEVICES = 4 };
 #define KIND SL_PEER_MEMORY_FEATURES
@@ -671,6 +672,67 @@ TEST(memory_that_cannot_be_attached_is_tried_once_an_offer)
         ck_assert(!sl_peer_memory_is_read(&arena, KIND, 1));
     }
     sl_peer_import_close(&b);
+}
+
+// --- all of them ---------------------------------------------------------------------------------
+
+static struct sl_seat *sit(uint32_t device, enum sl_duty duty, uint32_t order, uint64_t rows)
+{
+    const uint32_t seat = sl_seat_trainer(&arena, device);
+    sl_seat_set_duty(&arena, seat, duty);
+    sl_seat(&arena, seat)->cache_generation = order;
+    sl_seat(&arena, seat)->cache_loaded = rows;
+    return sl_seat(&arena, seat);
+}
+
+TEST(rows_that_all_trainers_at_work_have_are_held)
+{
+    ck_assert_uint_eq(sl_peer_memory_rows_held(&arena, 7), 0); // nobody works
+    struct sl_seat *first = sit(0, SL_DUTY_WORK, 7, 50), *second = sit(1, SL_DUTY_WORK, 7, 30);
+    ck_assert_uint_eq(sl_peer_memory_rows_held(&arena, 7), 30);
+    ck_assert_uint_eq(sl_peer_memory_rows_held(&arena, 8), 0);
+    ck_assert_uint_eq(sl_peer_memory_rows_held(&arena, 0), 0); // of no order
+    sit(2, SL_DUTY_STANDBY, 7, 20)->activity = SL_ACTIVITY_ASLEEP;
+    ck_assert_uint_eq(sl_peer_memory_rows_held(&arena, 7), 30);
+    sl_seat(&arena, sl_seat_trainer(&arena, 2))->activity = SL_ACTIVITY_BUSY;
+    ck_assert_uint_eq(sl_peer_memory_rows_held(&arena, 7), 20);
+    sl_seat_vacate(&arena, sl_seat_trainer(&arena, 2)); // dead: nobody yet has what it had
+    sl_seat(&arena, sl_seat_trainer(&arena, 2))->duty = SL_DUTY_NONE;
+    second->cache_generation = 6;
+    ck_assert_uint_eq(sl_peer_memory_rows_held(&arena, 7), 0);
+    sl_seat_vacate(&arena, sl_seat_trainer(&arena, 1));
+    ck_assert_uint_eq(sl_peer_memory_rows_held(&arena, 7), 0);
+    second->duty = SL_DUTY_NONE;
+    ck_assert_uint_eq(sl_peer_memory_rows_held(&arena, 7), first->cache_loaded);
+}
+
+TEST(rows_that_trainers_lend_one_another_are_held)
+{
+    struct sl_peer_memory_plan plan = plan_of(1); // 10 rows each, then parts of 100
+    struct sl_peer_memory_offer offer = offer_of(1, 40);
+    plan.held[2] = 0;
+    sl_peer_memory_publish(&arena, KIND, &plan, NULL);
+    for (uint32_t d = 0; d < DEVICES; d++)
+        sit(d, SL_DUTY_WORK, 7, 200);
+    ck_assert_uint_eq(sl_peer_memory_rows_held(&arena, 7), 10); // nothing is lent
+    ck_assert_int_eq(sl_peer_memory_live(&arena, KIND, 0), SL_OK);
+    sl_peer_memory_offer(&arena, KIND, 0, &offer);
+    ck_assert_uint_eq(sl_peer_memory_rows_held(&arena, 7), 10);
+    plan.held[1] = 0;
+    sl_peer_memory_publish(&arena, KIND, &plan, NULL);
+    ck_assert_uint_eq(sl_peer_memory_rows_held(&arena, 7), 10 + 2 * 40);
+    sl_peer_memory_grow(&arena, KIND, 0, 90);
+    ck_assert_uint_eq(sl_peer_memory_rows_held(&arena, 7), 10 + 2 * 90);
+    sit(3, SL_DUTY_WORK, 7, 5);
+    ck_assert_uint_eq(sl_peer_memory_rows_held(&arena, 7), 5);
+    sit(3, SL_DUTY_WORK, 7, 200);
+    plan.from[3][1] = SL_PEER_MEMORY_NOBODY;
+    sl_peer_memory_publish(&arena, KIND, &plan, NULL);
+    ck_assert_uint_eq(sl_peer_memory_rows_held(&arena, 7), 10);
+    plan = plan_of(2);
+    sl_peer_memory_publish(&arena, KIND, &plan, NULL);
+    ck_assert_uint_eq(sl_peer_memory_rows_held(&arena, 7), 20); // lent by another plan
+    ck_assert(sl_peer_memory_leave(&arena, KIND, 0));
 }
 
 RUN_TESTS(.setup = setup, .teardown = destroy_arena, .timeout_s = 60)

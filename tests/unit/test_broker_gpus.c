@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <sys/wait.h>
 
+#include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "tests/unit/await.h"
 #include "tests/unit/daemon_fixture.h"
@@ -200,6 +201,51 @@ TEST(links_are_what_the_driver_says_or_taken_for)
     ck_assert_double_eq(sl_gpus_link(r, 1, 2), 0);
     ck_assert_double_eq(sl_gpus_link(r, 2, 2), SL_GPUS_OWN_GBS);
     ck_assert_double_eq(sl_gpus_link(r, 2, 3), 0); // there is no such GPU
+}
+
+// Devices from the first; the library; who trains by default is the last.
+static const struct {
+    const char *devices, *allocation, *cublas, *trainers;
+} trained_on[] = {
+    {"CC", "", "", "cores"},
+    {"C0", "", "cuBLASLt 12.8.4 (/usr/lib/libcublasLt.so.12)",
+     "H (capability 9.0), cuBLASLt 12.8.4"},
+    {"C0", "", "libcublasLt.so.13 and .12 are nowhere (here)", "H (capability 9.0), no cuBLASLt"},
+    {"C01", "\"samplers\": 1, \"trainers\": 2", "", "H (capability 9.0), no cuBLASLt"},
+    {"C02", "\"samplers\": 1, \"trainers\": 2", "",
+     "H (capability 9.0) and A (capability 8.0), no cuBLASLt"},
+    {"20", "\"samplers\": 1, \"trainers\": 1, \"switching\": false", "",
+     "H (capability 9.0), no cuBLASLt"},
+    {"20", "\"samplers\": 1, \"trainers\": 1", "",
+     "A (capability 8.0) and H (capability 9.0), no cuBLASLt"},
+    {"CC0", "\"samplers\": 1, \"trainers\": 2", "", "cores and H (capability 9.0), no cuBLASLt"},
+    {"C3", "", "", "GPU 3, no cuBLASLt"}, // it is not answered for
+};
+
+LOOP_TEST(what_trainers_compute_on_has_a_name, 0, SL_COUNT_OF(trained_on))
+{
+    static struct sl_config config;
+    static struct sl_gpus gpus;
+    char list[512] = "", job[1024], said[SL_GPUS_TRAINERS_BYTES];
+    for (const char *d = trained_on[_i].devices; *d; d++)
+        snprintf(list + strlen(list), sizeof list - strlen(list),
+                 *d == 'C' ? "%s{\"kind\": \"cpu\", \"cores\": 0}"
+                           : "%s{\"kind\": \"cuda\", \"cores\": 0, \"index\": %c}",
+                 *list ? ", " : "", *d);
+    snprintf(job, sizeof job,
+             "{\"dataset\": \"d\", \"model\": {\"kind\": \"gcn\"}, \"epochs\": 3,"
+             " \"devices\": [%s], \"allocation\": {%s}}",
+             list, trained_on[_i].allocation);
+    ck_assert_msg(sl_config_parse(job, strlen(job), "job", &config) == SL_OK, "%s",
+                  sl_error_message());
+    ck_assert_int_eq(sl_gpus_read("{\"schema\":\"sluice.devices/1\",\"devices\":["
+                                  "{\"index\":0,\"name\":\"H\",\"compute_capability\":\"9.0\"},"
+                                  "{\"index\":1,\"name\":\"H\",\"compute_capability\":\"9.0\"},"
+                                  "{\"index\":2,\"name\":\"A\",\"compute_capability\":\"8.0\"}]}",
+                                  &gpus),
+                     SL_OK);
+    snprintf(gpus.report.cublas, sizeof gpus.report.cublas, "%s", trained_on[_i].cublas);
+    ck_assert_str_eq(sl_gpus_trainers(&config, &gpus.report, said), trained_on[_i].trainers);
 }
 
 RUN_TESTS(.setup = begin, .teardown = end, .timeout_s = AWAIT_CASE_S)

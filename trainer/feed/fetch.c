@@ -11,6 +11,7 @@
 #include "common/arena/arena.h"
 #include "common/arena/block.h"
 #include "common/arena/payload_alloc.h"
+#include "common/arena/peer_memory.h"
 
 enum { ASLEEP_MS = 10000 }; // asleep costs nothing
 
@@ -27,7 +28,7 @@ struct batch {
     const struct sl_block *block;
     struct sl_row_cache_use use;
     uint64_t read, beside; // rows that were read; that found no slot
-    uint64_t mapped;       // that need no reading
+    uint64_t near;         // that need no reading: mapped here, or in the trainers' caches
 };
 
 /*
@@ -104,12 +105,23 @@ static void warn_once(struct sl_fetch *f, uint32_t n)
                 (unsigned long long)(n * f->cache.shape.row_bytes >> 20) + 1);
 }
 
-static void drop_mapped(struct sl_fetch *f, struct batch *b)
+static void drop_near(struct sl_fetch *f, struct batch *b)
 {
     struct sl_row_places *p = &f->places;
+    const bool ranked = b->block->flags & SL_BLOCK_HAS_RANKS;
+    const uint32_t *ranks = sl_block_ranks(b->block);
+    const uint64_t held =
+        ranked ? sl_peer_memory_rows_held(f->spec.arena, b->block->rank_generation) : 0;
     const uint32_t n = sl_reading_sort(f->spec.reader, p->row, p->missing_at, p->n_missing);
-    b->mapped = p->n_missing - n;
-    p->n_missing = n;
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        if (held && ranks[p->missing_at[i]] < held)
+            continue;
+        p->row[kept] = p->row[i];
+        p->missing_at[kept++] = p->missing_at[i];
+    }
+    b->near = p->n_missing - kept;
+    p->n_missing = kept;
 }
 
 // The rows of the lease's batch to the cache; its entry says from where.
@@ -129,13 +141,13 @@ static int bring_rows(struct sl_fetch *f, const struct sl_lease *lease)
     if (f->cache.shape.window == 0)
         sl_row_cache_note(&f->cache, nodes, n, b.use.batch);
     sl_row_cache_find(&f->cache, nodes, n, &f->places);
-    drop_mapped(f, &b);
-    warn_once(f, n - (uint32_t)b.mapped);
+    drop_near(f, &b);
+    warn_once(f, n - (uint32_t)b.near);
     SL_TRY(read_missing(f, &b));
     SL_TRY(await_coming(f, &b));
     e->rows_read = b.read;
     e->rows_beside = b.beside;
-    e->rows_found = n - b.read - b.beside - b.mapped;
+    e->rows_found = n - b.read - b.beside - b.near;
     e->drive_bytes = sl_reading_bytes(f->spec.reader) - bytes;
     e->remote_rows = sl_reading_remote_rows(f->spec.reader) - remote;
     return SL_OK;

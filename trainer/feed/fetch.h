@@ -18,7 +18,8 @@
  * What is fetched is a copy, so fetching has no effect but time: a lease that goes back because its
  * fetcher died is fetched again, and finds what was there already. A batch some of whose rows found
  * no slot is staged as well: extraction reads them (rows.h). Rows of a shard that are mapped here
- * are not fetched.
+ * are not fetched, nor are those that all trainers at work have in their caches or on their GPUs.
+ * One that loses its cache meanwhile reads them when it extracts.
  *
  * A trainer on standby that sleeps fetches nothing.
  *
