@@ -196,12 +196,11 @@ static void on_tick(void *ctx)
         sl_switches_watch(&job->switches, sl_job_epoch(job), job->meter.sums.standby_batches);
         sl_trace_poll(&job->trace);
     }
-    sl_job_nodes_poll(job);
     if (job->state != SL_JOB_ENDED) {
         sl_run_files_watch(&job->files);
-        sl_job_nodes_poll(job);
         sl_live_poll(&job->live);
     }
+    sl_job_nodes_poll(job);
     if (job->state == SL_JOB_RUNNING)
         sl_split_choose_by_first_batches(&job->split);
     if (job->state != SL_JOB_ENDED && job->ticks % PROGRESS_TICKS == 0)

@@ -443,12 +443,6 @@ static bool on_link(struct sl_job *job, const Sl__Control__Envelope *m)
     }
 }
 
-void sl_job_nodes_poll(struct sl_job *job)
-{
-    sl_node_scale_poll(&job->nodes.scale);
-    sl_trace_nodes_poll(&job->nodes.trace);
-}
-
 // --- messages ------------------------------------------------------------------------------------
 
 bool sl_job_nodes_on_message(struct sl_job *job, const struct sl_bus_peer *peer,
@@ -634,7 +628,9 @@ static void check_link(struct sl_job *job)
 
 void sl_job_nodes_poll(struct sl_job *job)
 {
-    if (!link_of(job))
+    sl_node_scale_poll(&job->nodes.scale);
+    sl_trace_nodes_poll(&job->nodes.trace);
+    if (!link_of(job) || job->state == SL_JOB_ENDED)
         return;
     check_link(job);
     if (!job->nodes.warned && job->files.lost[0] && sl_job_follows(job)) {
