@@ -264,7 +264,8 @@ static void note_most(struct sl_nodes_plan *p, const struct sl_nodes_plan_rows *
                       double update_bytes)
 {
     for (uint32_t e = 0; e < p->n_epochs; e++) {
-        const double bytes = bytes_of(p, &of_node[e]) + update_bytes;
+        const double bytes =
+            bytes_of(p, &of_node[e]) + update_bytes + p->epoch[e].result_bytes / p->n;
         const double trips = of_node[e].messages + (double)p->updates;
         p->most_bytes[e] = SL_MAX(p->most_bytes[e], bytes);
         p->most_trips[e] = SL_MAX(p->most_trips[e], trips);
@@ -281,6 +282,22 @@ static double update_bytes_of(const struct making *m, struct sl_arena_header *h,
     if (batches % each)
         bytes += (double)sl_nodes_update_traffic(&a, node, (uint32_t)(batches % each)).in_bytes;
     return bytes;
+}
+
+// Each batch that is evaluated is a message to all nodes but its own.
+static void add_results(struct making *m, const struct sl_arena_spec *arena)
+{
+    struct sl_nodes_plan *p = m->out;
+    for (uint32_t i = 0; i < m->n_phases; i++) {
+        const struct sl_phase_spec *phase = &m->phase[i];
+        const uint64_t cells = sl_div_up(phase->n_items, phase->batch_size);
+        const double bytes = (double)(cells * sizeof(struct sl_nodes_result) +
+                                      phase->n_items * arena->predict_words * sizeof(uint32_t)) *
+                             (p->n - 1);
+        if (phase->kind == SL_PHASE_EVAL)
+            *(m->is_test[i] ? &p->test_result_bytes : &p->epoch[phase->epoch].result_bytes) +=
+                bytes;
+    }
 }
 
 // Rows of one of the nodes that are counted, each of which stands for `times` nodes.
@@ -322,6 +339,8 @@ static int plan_node(struct making *m, uint32_t node, bool counts)
     if (rc < 0)
         return sl_fail_prefix(rc, "node %u", node);
     note_node(m, node, &header.spec, bytes);
+    if (node == 0)
+        add_results(m, &header.spec);
     const double update_bytes = update_bytes_of(m, &header, node);
     for (uint32_t e = 0; e < p->n_epochs; e++)
         p->epoch[e].update_bytes += update_bytes;
@@ -395,7 +414,7 @@ static int find(struct making *m)
     }
     for (uint32_t e = 0; e < p->n_epochs; e++)
         p->epoch[e].wire_bytes = p->epoch[e].update_bytes + bytes_of(p, &p->epoch[e].train) +
-                                 bytes_of(p, &p->epoch[e].evaluation);
+                                 bytes_of(p, &p->epoch[e].evaluation) + p->epoch[e].result_bytes;
     return SL_OK;
 }
 
@@ -547,19 +566,20 @@ static void print_wire(const struct sl_nodes_plan *p, FILE *out)
     char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES], c[SL_UNITS_BYTES];
     for (uint32_t e = 0; e < p->n_epochs; e++) {
         const struct sl_nodes_plan_epoch *epoch = &p->epoch[e];
-        const double eval = bytes_of(p, &epoch->evaluation);
+        const double eval = bytes_of(p, &epoch->evaluation) + epoch->result_bytes;
         fprintf(out, "%s%s: %s of rows for training, %s for %s", e ? "  " : "wire        ",
                 e ? "each later one" : "the first epoch",
                 sl_units_bytes(a, bytes_of(p, &epoch->train)),
                 sl_units_bytes(b, epoch->update_bytes), SL_PLURAL((double)p->updates, "update"));
         if (eval > 0)
-            fprintf(out, ", %s of rows for its evaluation", sl_units_bytes(a, eval));
+            fprintf(out, ", %s for its evaluation", sl_units_bytes(a, eval));
         fprintf(out, ": %s of all nodes\n", sl_units_bytes(c, epoch->wire_bytes));
     }
     fprintf(out, "  a checkpoint: %s to the first node",
             sl_units_bytes(a, (double)p->checkpoint_bytes));
-    if (p->test.fetched > 0)
-        fprintf(out, "; the test at the end: %s of rows", sl_units_bytes(b, bytes_of(p, &p->test)));
+    const double test = bytes_of(p, &p->test) + p->test_result_bytes;
+    if (test > 0)
+        fprintf(out, "; the test at the end: %s", sl_units_bytes(b, test));
     fprintf(out, "\n");
 }
 
@@ -622,6 +642,7 @@ static void add_epoch(cJSON *list, const struct sl_nodes_plan_epoch *e)
     add_rows(o, "train", &e->train);
     add_rows(o, "evaluation", &e->evaluation);
     cJSON_AddNumberToObject(o, "update_bytes", e->update_bytes);
+    cJSON_AddNumberToObject(o, "result_bytes", e->result_bytes);
     cJSON_AddNumberToObject(o, "wire_bytes", e->wire_bytes);
     add_known(o, "seconds", e->seconds);
     cJSON_AddItemToArray(list, o);
@@ -653,6 +674,7 @@ void sl_nodes_plan_add(const struct sl_nodes_plan *p, cJSON *plan)
     cJSON_AddNumberToObject(o, "nodes_counted", p->n_counted);
     cJSON_AddNumberToObject(o, "batches_drawn", (double)p->n_drawn);
     cJSON_AddNumberToObject(o, "checkpoint_bytes", (double)p->checkpoint_bytes);
+    cJSON_AddNumberToObject(o, "test_result_bytes", p->test_result_bytes);
     cJSON *epochs = cJSON_AddArrayToObject(o, "epochs");
     for (uint32_t e = 0; e < p->n_epochs; e++)
         add_epoch(epochs, &p->epoch[e]);

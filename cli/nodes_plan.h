@@ -45,8 +45,9 @@ struct sl_nodes_plan_rows {
 struct sl_nodes_plan_epoch {
     struct sl_nodes_plan_rows train, evaluation;
     double update_bytes;
-    double wire_bytes; // these, the rows, and the messages that ask for them
-    double seconds;    // of the node that gets most; 0: not known
+    double result_bytes; // of its evaluation's batches, which each node sends to the others
+    double wire_bytes;   // these, the rows, and the messages that ask for them
+    double seconds;      // of the node that gets most; 0: not known
 };
 
 struct sl_nodes_plan {
@@ -59,6 +60,7 @@ struct sl_nodes_plan {
     uint64_t n_drawn; // batches
     struct sl_nodes_plan_epoch epoch[SL_NODES_PLAN_EPOCHS];
     struct sl_nodes_plan_rows test; // at the end of the job
+    double test_result_bytes;
     uint64_t updates, checkpoint_bytes;
     struct sl_link_speed speed;
     // Of the counted node that gets most in an epoch: what decides about its time.

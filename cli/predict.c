@@ -5,6 +5,8 @@
  * neighbours, and writes the result itself, so what is here is small: which job, which parameters,
  * which vertices, and how good it was where the data set has labels.
  */
+#include "cli/predict.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -17,8 +19,6 @@
 #include <unistd.h>
 
 #include <cjson/cJSON.h>
-
-#include "cli/predict.h"
 
 #include "cli/command.h"
 #include "cli/trainer_subprocess.h"

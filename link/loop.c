@@ -115,10 +115,9 @@ static int throw_away(struct sl_world *w, enum sl_world_tag tag)
 
 static int throw_all_away(struct sl_world *w)
 {
-    static const enum sl_world_tag tags[] = {SL_WORLD_TAG_UPDATE,  SL_WORLD_TAG_STATE,
-                                             SL_WORLD_TAG_ASK,     SL_WORLD_TAG_ROWS,
-                                             SL_WORLD_TAG_FIGURES, SL_WORLD_TAG_RESULT,
-                                             SL_WORLD_TAG_RELAY};
+    static const enum sl_world_tag tags[] = {
+        SL_WORLD_TAG_UPDATE,  SL_WORLD_TAG_STATE,  SL_WORLD_TAG_ASK,  SL_WORLD_TAG_ROWS,
+        SL_WORLD_TAG_FIGURES, SL_WORLD_TAG_RESULT, SL_WORLD_TAG_RELAY};
     for (size_t i = 0; i < SL_COUNT_OF(tags); i++)
         SL_TRY(throw_away(w, tags[i]));
     return SL_OK;

@@ -93,8 +93,9 @@ static const struct sl_phase_spec *phase_of(const struct walk *w)
 static bool is_own(const struct walk *w, uint64_t cell)
 {
     const struct sl_node_rows_spec *s = &w->rows->spec;
-    return phase_of(w)->kind != SL_PHASE_TRAIN ||
-           cell % s->config->updates.batches_per_update % s->n_nodes == w->node;
+    const uint64_t place =
+        phase_of(w)->kind == SL_PHASE_TRAIN ? cell % s->config->updates.batches_per_update : cell;
+    return place % s->n_nodes == w->node;
 }
 
 // The next own cell from this one on that is to be drawn. False: there is none.

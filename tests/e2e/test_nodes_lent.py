@@ -134,7 +134,7 @@ def test_another_node_that_is_lost_is_said(box):
     with attached(box, running, 0) as first, attached(box, running, 1) as second:
         refused("its link to the other nodes was killed", drain, [second], 100)
         # Of node 1, or of the launcher, which tells this one to stop because of it.
-        refused("node", drain, [first], 100)
+        refused(("(rank 1)", "the launcher"), drain, [first], 100)
     assert (ended := running.wait()).rc == 1, str(ended)
     assert "its link to the other nodes was killed by SIGKILL" in ended.err, str(ended)
     nodes.close()

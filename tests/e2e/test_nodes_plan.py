@@ -26,7 +26,7 @@ def foreseen(plan, n, what):
 
 @cases(("wide", {}), ("tight", {**TIGHT, "store.window": 0}), ("clipped", {"optimizer.clip_norm": 1}))
 def test_a_run_counts_what_its_plan_foresees(box, kind, changes):
-    config = spread_job(shards(box, 2), epochs=4, output=box.path("runs", "job"), **changes)
+    config = spread_job(box, shards(box, 2), epochs=4, **changes)
     plan = plan_of(box, config)
     nodes = Ranks(box, MPIS[0], 2)
     ended(nodes, nodes.start("run", box.job(config))).ok()
@@ -38,11 +38,12 @@ def test_a_run_counts_what_its_plan_foresees(box, kind, changes):
     expected = foreseen(plan, 4, lambda epoch: epoch["train"]["fetched_rows"])
     near = NEAR.get(kind, 1.1)
     assert expected / near <= rows <= expected * near, (kind, rows, expected)
-    # All else are messages that ask, updates, and the state of a checkpoint.
+    # All else are messages that ask, updates, results, and the state of a checkpoint.
     others = sum(
         wire["bytes"] - wire["row_bytes"] - 4 * wire["rows"] for wire in report["wires"]
     ) - ASK * sum(wire["asks"] for wire in report["wires"])
-    updates = foreseen(plan, 4, lambda epoch: epoch["update_bytes"])
+    updates = foreseen(plan, 4, lambda epoch: epoch["update_bytes"] + epoch["result_bytes"])
+    updates += plan["test_result_bytes"]
     checkpoint = plan["checkpoint_bytes"] + 64
     assert updates - checkpoint <= others <= updates + 2 * checkpoint, (others, updates)
 
@@ -56,7 +57,7 @@ def test_a_run_counts_what_its_plan_foresees_whatever_it_has(box, kind, changes)
 def test_a_partition_foresees_what_its_shards_bring(box):
     whole_one, spread = box.path("whole"), box.path("spread")
     shutil.copytree(box.shared_dataset("small"), whole_one)
-    config = spread_job(whole_one, nodes=2)
+    config = spread_job(box, whole_one, nodes=2)
     plan = plan_of(box, config)
     assert (plan["features"], plan["count"]) == ("whole", 2), plan
     assert f"'sluice partition {whole_one} --parts 2'" in plan["note"], plan
@@ -64,7 +65,7 @@ def test_a_partition_foresees_what_its_shards_bring(box):
     box.sluice("partition", whole_one, "--parts", 3, "--method", "random", "-q").ok()
     note = plan_of(box, config)["note"]
     assert "node_part.npy" in note and "no part from 0 to 1" in note, note
-    more = plan_of(box, spread_job(whole_one, nodes=4))["note"]
+    more = plan_of(box, spread_job(box, whole_one, nodes=4))["note"]
     assert "node_part.npy is of 3 parts, wanted 4" in more, more
     box.sluice("partition", whole_one, "--parts", 2, "--method", "stream", "-q", "--force").ok()
     given = ("--method", "given", "--from", os.path.join(whole_one, "node_part.npy"))
@@ -80,7 +81,7 @@ def test_a_partition_foresees_what_its_shards_bring(box):
 
 def test_rows_that_all_have_a_place_come_once(box):
     """Also where of an epoch's batches some are drawn, and stand for all."""
-    config = spread_job(shards(box, 2), nodes=2, **{"sampler.batch_size": 1})
+    config = spread_job(box, shards(box, 2), nodes=2, **{"sampler.batch_size": 1})
     plan = plan_of(box, config)
     assert plan["batches_drawn"] < sum(epoch["train"]["batches"] for epoch in plan["epochs"])
     parts = [epoch[part] for epoch in plan["epochs"] for part in ("train", "evaluation")]
@@ -90,7 +91,7 @@ def test_rows_that_all_have_a_place_come_once(box):
 
 def test_a_plan_has_as_many_nodes_as_it_is_told_or_finds(box):
     folder = shards(box, 3)
-    config = spread_job(folder)
+    config = spread_job(box, folder)
     assert plan_of(box, config)["count"] == 3
     assert plan_of(box, config, "--set", "nodes=3")["count"] == 3
 
@@ -120,11 +121,11 @@ def check_measured(box, job, mpi):
 
 @whole
 def test_time_follows_from_what_is_measured_by_mpich(box):
-    check_measured(box, box.job(spread_job(shards(box, 2))), MPIS[1])
+    check_measured(box, box.job(spread_job(box, shards(box, 2))), MPIS[1])
 
 
 def test_time_follows_from_what_is_measured(box):
-    config = spread_job(shards(box, 2))
+    config = spread_job(box, shards(box, 2))
     job = box.job(config)
     check_measured(box, job, MPIS[0])
     alone = plan_of(box, config)
@@ -144,7 +145,7 @@ def test_time_follows_from_what_is_measured(box):
 
 
 def test_a_node_on_which_a_job_does_not_fit_is_named(box):
-    config = spread_job(shards(box, 2))
+    config = spread_job(box, shards(box, 2))
     small = box.job({**config, "arena": {"memory": 65536}}, "small.json")
     job = box.job(config)
     nodes = Ranks(box, MPIS[0], 2)

@@ -168,7 +168,7 @@ static const struct {
 } faults[] = {
     {SL__CONTROL__NOTE_KIND__NOTE_END, 12, "sends a note of 12 bytes: wanted 2056"},
     {SL__CONTROL__NOTE_KIND__NOTE_END, sizeof(struct sl_link_note) + 1, "of 2057 bytes"},
-    {SL__CONTROL__NOTE_KIND__NOTE_FITS + 1, sizeof(struct sl_link_note), "a note of kind 4"},
+    {SL__CONTROL__NOTE_KIND__NOTE_WARNING + 1, sizeof(struct sl_link_note), "a note of kind 5"},
     {SL_LINK_NOTE_QUIET + 1, sizeof(struct sl_link_note), "a note of kind 1002"},
     {UINT32_MAX, sizeof(struct sl_link_note), "a note of kind 4294967295"},
 };

@@ -26,7 +26,7 @@ static void begin(uint32_t n_vertices, uint32_t n_nodes, unsigned seed)
     opened.split[SL_SPLIT_VAL] = (struct sl_vertex_list){.n = 20, .ids = evaluated};
     config = (struct sl_config){.seed = seed,
                                 .sampler = {.n_fanout = HOPS, .fanout = {-1, -1}, .batch_size = 3},
-                                .evaluate = {.n_fanout = 1, .fanout = {-1}, .batch_size = 8},
+                                .evaluate = {.n_fanout = 1, .fanout = {-1}, .batch_size = 2},
                                 .updates.batches_per_update = 5};
     for (uint32_t e = 0; e < EPOCHS; e++) {
         phase[2 * e] = (struct sl_phase_spec){.kind = SL_PHASE_TRAIN,
@@ -35,7 +35,7 @@ static void begin(uint32_t n_vertices, uint32_t n_nodes, unsigned seed)
                                               .batch_size = 3,
                                               .n_items = opened.split[SL_SPLIT_TRAIN].n};
         phase[2 * e + 1] = (struct sl_phase_spec){
-            .kind = SL_PHASE_EVAL, .set = SL_SET_VAL, .epoch = e, .batch_size = 8, .n_items = 20};
+            .kind = SL_PHASE_EVAL, .set = SL_SET_VAL, .epoch = e, .batch_size = 2, .n_items = 20};
     }
     const struct sl_node_rows_spec spec = {.config = &config,
                                            .ds = &opened,
@@ -116,7 +116,7 @@ static void walk_all(struct walk *w, uint32_t node, uint32_t n_nodes)
         sl_epoch_order_fill(&epochs, phase[p].epoch, order);
         for (uint32_t cell = 0; cell * phase[p].batch_size < phase[p].n_items; cell++) {
             const uint32_t first = cell * phase[p].batch_size;
-            if (!trains || cell % 5 % n_nodes == node)
+            if ((trains ? cell % 5 : cell) % n_nodes == node)
                 walk_batch(w, node, p, (trains ? order : evaluated) + first,
                            SL_MIN(phase[p].batch_size, (uint32_t)phase[p].n_items - first));
         }
