@@ -504,7 +504,8 @@ const struct sl_key sl_keys[] = {
      .min = 1, .max = SL_CONFIG_MAX_NODES,
      .word = "auto", FLAG(nodes_auto), .fallback = "1",
      .doc = "Nodes that run the job together, started by mpirun or srun. auto: as many as those "
-            "start; 1 without them. The number changes no bit of the result. With external each lends its own mini-batches."},
+            "start; 1 without them. The number changes no bit of the result. With external each "
+            "lends its own mini-batches."},
 
     {.path = "schedule", .type = SL_KEY_LIST, AT(schedule), BESIDE(n_schedule), FREE, MACHINE,
      .min = 0, .max = SL_CONFIG_MAX_SCHEDULE, ENTRY(sl_schedule_config), .entries = "entries",

@@ -19,8 +19,8 @@
  * does not count that time against others.
  *
  * STUCK. A call of MPI that does not return is not helped by any of that: a second thread counts
- * while the first does not look (SL_WORLD_STUCK_S) and then ends the process through `give_up`. While
- * MPI starts, which waits for all, that is SL_WORLD_START_S, and who has come says so before.
+ * while the first does not look (SL_WORLD_STUCK_S) and then ends the process through `give_up`.
+ * While MPI starts, which waits for all, that is SL_WORLD_START_S, and who has come says so before.
  *
  * All functions are called by the thread that opened the world, and fail with a recorded message.
  */

@@ -14,12 +14,12 @@
  *                   for all do the same. Stopped or failed: so are they
  *      WARNING      what the user of a node that is not the first should know
  *
- * A launcher that sees a process of one node die ends all of them, before their brokers can know. So
- * one that is stopped waits until all have said END: a node that has failed gives the reason. One
- * whose link has died cannot: it is named, with what its log says where that is within reach.
+ * A launcher that sees a process of one node die ends all of them, before their brokers can know.
+ * So one that is stopped waits until all have said END: a node that has failed gives the reason.
+ * One whose link has died cannot: it is named, with what its log says where that is within reach.
  *
- * What clients ask the first node's broker of all nodes, `scale` and `trace`, goes to the brokers of
- * all of them, its own too, with a number: to a broker its link is a client like any other
+ * What clients ask the first node's broker of all nodes, `scale` and `trace`, goes to the brokers
+ * of all of them, its own too, with a number: to a broker its link is a client like any other
  * (link/relay.h). Their answers come back with the node and the number.
  *
  * Only the first node writes results, and its link leaves after they are written: until then the

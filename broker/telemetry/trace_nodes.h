@@ -3,14 +3,14 @@
  *
  * The first node's broker hears the client. It asks the brokers of all nodes, itself among them,
  * for a trace (trace.h) that begins at the same moment, and hands on their chunks as they come.
- * Links move that moment to each node's clock (link/relay.h), so times of all nodes are on one axis,
- * as exactly as clocks were compared. Processes are told apart by numbers and names
+ * Links move that moment to each node's clock (link/relay.h), so times of all nodes are on one
+ * axis, as exactly as clocks were compared. Processes are told apart by numbers and names
  * (trace_events.h).
  *
- * BOUNDS. A node that has SL_TRACE_AHEAD chunks, shared among nodes, under way is told to go on once
- * the client has read the last of them; else it drops events, and counts them. The last word comes
- * once all nodes have said theirs, or SL_TRACE_LATE_S after the end; those that are missing are
- * named. One trace at a time. Off, nothing is done on any node.
+ * BOUNDS. A node that has SL_TRACE_AHEAD chunks, shared among nodes, under way is told to go on
+ * once the client has read the last of them; else it drops events, and counts them. The last word
+ * comes once all nodes have said theirs, or SL_TRACE_LATE_S after the end; those that are missing
+ * are named. One trace at a time. Off, nothing is done on any node.
  */
 #ifndef SL_BROKER_TELEMETRY_TRACE_NODES_H
 #define SL_BROKER_TELEMETRY_TRACE_NODES_H

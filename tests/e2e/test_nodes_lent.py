@@ -1,5 +1,5 @@
-"""One job on several nodes whose batches are lent to programs on each: every batch of an epoch comes
-once, to one of them, with the features that the whole data set has."""
+"""One job on several nodes whose batches are lent to programs on each: every batch of an epoch
+comes once, to one of them, with the features that the whole data set has."""
 
 import itertools
 

@@ -24,7 +24,11 @@ def foreseen(plan, n, what):
     return what(first) + (n - 1) * what(later)
 
 
-@cases(("wide", {}), ("tight", {**TIGHT, "store.window": 0}), ("clipped", {"optimizer.clip_norm": 1}))
+@cases(
+    ("wide", {}),
+    ("tight", {**TIGHT, "store.window": 0}),
+    ("clipped", {"optimizer.clip_norm": 1}),
+)
 def test_a_run_counts_what_its_plan_foresees(box, kind, changes):
     config = spread_job(box, shards(box, 2), epochs=4, **changes)
     plan = plan_of(box, config)
