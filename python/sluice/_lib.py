@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -311,12 +311,45 @@ class Taken:
         return np.asarray(_View(self, address, shape, kind))
 
 
+class Buffers:
+    """Memory of arrays that comes back when they and all views are gone, for the next ones: new
+    memory costs a page fault each 4 KiB, together more than filling it."""
+
+    KEPT = 2  # that wait: a loop lets a batch go just behind the moment when it gets the next
+
+    def __init__(self) -> None:
+        self.free: List[np.ndarray] = []
+
+    def array(self, shape: Tuple[int, ...], kind: np.dtype) -> np.ndarray:
+        """An array with whatever is in it."""
+        n_bytes = int(np.prod(shape)) * kind.itemsize
+        if n_bytes == 0:
+            return np.empty(shape, kind)
+        memory = self.free.pop() if self.free else np.empty(0, np.uint8)
+        if memory.nbytes < n_bytes:
+            memory = np.empty(n_bytes + n_bytes // 8, np.uint8)
+        return np.asarray(_View(_Loan(self, memory), memory.ctypes.data, shape, kind.str))
+
+
+class _Loan:
+    """The owner of an array of Buffers."""
+
+    __slots__ = ("_of", "_memory")
+
+    def __init__(self, of: Buffers, memory: np.ndarray) -> None:
+        self._of, self._memory = of, memory
+
+    def __del__(self) -> None:
+        if len(self._of.free) < Buffers.KEPT:
+            self._of.free.append(self._memory)
+
+
 class _View:
     """What NumPy makes an array of, and keeps with it."""
 
     __slots__ = ("__array_interface__", "_owner")
 
-    def __init__(self, owner: Taken, address: int, shape: Tuple[int, ...], kind: str) -> None:
+    def __init__(self, owner: Union[Taken, _Loan], address: int, shape: Tuple[int, ...], kind: str) -> None:
         self._owner = owner
         self.__array_interface__ = {
             "version": 3,

@@ -293,6 +293,7 @@ class Loader:
         self._draws: Optional[_draws.Draws] = None
         self._make = _batch.maker(kind, adj is not None)
         self._finish = _batch.finish(kind, pin_memory)
+        self._buffers = _lib.Buffers()
         self.transform, self.timeout = transform, float(timeout)
         self._options = {
             "prefetch": int(prefetch),
@@ -764,7 +765,7 @@ class Loader:
         info, lent, call = self._info, self._lent, self._handle.call
         shape, kind = (lent.n_nodes, info.feat_dim), _lib.DTYPES[info.feat_type]
         if not self._on_gpu or info.feat_device < 0:
-            x = np.empty(shape, kind)
+            x = self._buffers.array(shape, kind)
             call("features", ctypes.byref(lent), x.ctypes.data, x.nbytes)
             return self._finish(x)
         rows = ctypes.c_void_p()

@@ -578,6 +578,30 @@ assert "closed" in refused(lambda: loader.data)
 """
 
 
+BUFFERS = """
+from sluice import _lib
+pool, kind = _lib.Buffers(), np.dtype("<f4")
+first = pool.array((30, 5), kind)
+first[:] = 1
+there, view = first.ctypes.data, first[1:]
+del first
+other = pool.array((30, 5), kind)
+other[:] = 2
+assert other.ctypes.data != there and (view == 1).all()
+del view
+assert pool.array((30, 4), kind).ctypes.data == there # the smaller, in the memory that came back
+assert pool.array((90, 5), kind).shape == (90, 5) and (other == 2).all()
+assert pool.array((0, 5), kind).shape == (0, 5)
+kept = [pool.array((30, 5), kind) for _ in range(9)]
+del kept
+assert len(pool.free) == _lib.Buffers.KEPT
+"""
+
+
+def test_memory_of_rows_comes_back(box):
+    run(box, BUFFERS)
+
+
 def test_uses(box):
     """Pickling, copying and use after fork() are refused with a sentence; a thread may."""
     run(box, USES)
