@@ -349,7 +349,9 @@ class _View:
 
     __slots__ = ("__array_interface__", "_owner")
 
-    def __init__(self, owner: Union[Taken, _Loan], address: int, shape: Tuple[int, ...], kind: str) -> None:
+    def __init__(
+        self, owner: Union[Taken, _Loan], address: int, shape: Tuple[int, ...], kind: str
+    ) -> None:
         self._owner = owner
         self.__array_interface__ = {
             "version": 3,

@@ -27,10 +27,11 @@ if mode == "silent":
     signal.pause()
 if mode == "deaf":
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-control.bind(folder + "/control")
-control.listen()
+# Whoever sees the socket finds the file.
 with open(folder + "/nvidia-cuda-mps-control.pid", "w") as file:
     file.write(str(os.getpid()))
+control.bind(folder + "/control")
+control.listen()
 while True:
     with control.accept()[0] as client:
         said = client.recv(64).split()
