@@ -29,6 +29,7 @@
 #include "cli/run_name.h"
 #include "common/text/json.h"
 #include "common/text/progress.h"
+#include "common/text/text.h"
 #include "common/base/threads.h"
 #include "common/text/units.h"
 #include "broker/rundir/rundir.h"
@@ -127,19 +128,13 @@ static int choose_weights(struct prediction *p)
     return SL_OK;
 }
 
-static bool ends_in(const char *name, const char *ending)
-{
-    size_t n = strlen(name), tail = strlen(ending);
-    return n > tail && strcmp(name + n - tail, ending) == 0;
-}
-
 // --out says by its ending what is written. The child writes .npy in any case.
 static int check_out(struct prediction *p)
 {
     const char *out = p->o.out, *slash = strrchr(out, '/');
     const int n_dir = slash ? (int)(slash - out) + 1 : 0;
-    p->csv = ends_in(out, csv_ending);
-    if (!p->csv && !ends_in(out, npy_ending))
+    p->csv = sl_text_ends_in(out, csv_ending);
+    if (!p->csv && !sl_text_ends_in(out, npy_ending))
         return sl_fail(SL_EINVAL,
                        "%s --out '%s': found a name that ends otherwise, wanted FILE%s (for NumPy) "
                        "or FILE%s (text)",

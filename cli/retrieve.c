@@ -17,8 +17,10 @@
 #include "common/base/interrupt.h"
 #include "common/base/threads.h"
 #include "common/data/atomic_file.h"
+#include "common/data/id_list.h"
 #include "common/data/npy.h"
 #include "common/text/progress.h"
+#include "common/text/text.h"
 #include "common/text/units.h"
 #include "retrieve/retrieve.h"
 
@@ -47,12 +49,6 @@ struct request {
 
 // ---- what is asked ------------------------------------------------------------------------------
 
-static bool ends_in(const char *name, const char *ending)
-{
-    size_t n = strlen(name), tail = strlen(ending);
-    return n > tail && strcmp(name + n - tail, ending) == 0;
-}
-
 static bool is_quiet(const struct request *q)
 {
     return q->quiet || q->output == SL_OUTPUT_JSON;
@@ -69,10 +65,10 @@ static int check_place(const struct request *q, const char *path, const char *op
 
 static int check_places(const struct request *q)
 {
-    if (!ends_in(q->out, ".npy") && !ends_in(q->out, ".csv"))
+    if (!sl_text_ends_in(q->out, ".npy") && !sl_text_ends_in(q->out, ".csv"))
         return sl_fail(SL_EINVAL, "retrieve: --out %s: wanted a name that ends in .npy or .csv",
                        q->out);
-    if (q->scores_out && !ends_in(q->scores_out, ".npy"))
+    if (q->scores_out && !sl_text_ends_in(q->scores_out, ".npy"))
         return sl_fail(SL_EINVAL, "retrieve: --scores %s: wanted a name that ends in .npy",
                        q->scores_out);
     SL_TRY(check_place(q, q->out, "--out"));
@@ -84,7 +80,7 @@ static int open_embeddings(struct request *q)
 {
     const char *slash = strrchr(q->out, '/');
     const int n_dir = slash ? (int)(slash - q->out) + 1 : 0;
-    const bool is_file = ends_in(q->of, ".npy");
+    const bool is_file = sl_text_ends_in(q->of, ".npy");
     int n = is_file ? asprintf(&q->embeddings, "%s", q->of)
                     : asprintf(&q->embeddings, "%.*s.%s.%ld.rows.npy", n_dir, q->out,
                                q->out + n_dir, (long)getpid());
@@ -121,51 +117,10 @@ static int open_rows(struct request *q)
     return SL_OK;
 }
 
-static uint64_t element(const struct sl_npy *npy, uint64_t i)
-{
-    switch (npy->head.dtype) {
-    case SL_DTYPE_I32: return (uint64_t)(int64_t)((const int32_t *)npy->data)[i];
-    case SL_DTYPE_U32: return ((const uint32_t *)npy->data)[i];
-    default: return ((const uint64_t *)npy->data)[i];
-    }
-}
-
-static int convert(const struct sl_npy *npy, const char *path, uint64_t n_rows, uint32_t *ids)
-{
-    for (uint64_t i = 0; i < npy->n_elems; i++) {
-        const uint64_t id = element(npy, i);
-        if (id >= n_rows)
-            return sl_fail(SL_EFORMAT,
-                           "%s: element %" PRIu64 " is %" PRId64
-                           ", wanted a row of the embeddings, below %" PRIu64,
-                           path, i, (int64_t)id, n_rows);
-        ids[i] = (uint32_t)id;
-    }
-    return SL_OK;
-}
-
 static int read_ids(const struct request *q, const char *path, uint32_t **ids, uint64_t *n)
 {
-    struct sl_npy npy;
-    char shape[128];
-    SL_TRY(sl_npy_open(path, &npy));
-    const enum sl_dtype t = npy.head.dtype;
-    const bool ok =
-        (t == SL_DTYPE_I32 || t == SL_DTYPE_U32 || t == SL_DTYPE_I64 || t == SL_DTYPE_U64) &&
-        npy.head.ndim == 1 && npy.n_elems > 0;
-    int rc =
-        ok ? SL_OK
-           : sl_fail(SL_EFORMAT,
-                     "%s: is %s %s, wanted at least one vertex, in one dimension "
-                     "of int32 or int64",
-                     path, sl_npy_dtype_name(t), sl_npy_shape_text(&npy.head, shape, sizeof shape));
-    *n = npy.n_elems;
-    if (rc == SL_OK && !(*ids = malloc(*n * sizeof **ids)))
-        rc = sl_fail(SL_ENOMEM, "%s: no memory for its ids", path);
-    if (rc == SL_OK)
-        rc = convert(&npy, path, q->retrieval.n, *ids);
-    sl_npy_close(&npy);
-    return rc;
+    SL_TRY(sl_id_list_read(path, q->retrieval.n, ids, n));
+    return *n ? SL_OK : sl_fail(SL_EFORMAT, "%s: is empty, wanted at least one vertex", path);
 }
 
 static int ascending(const void *a, const void *b)
@@ -208,7 +163,7 @@ static int open_known(struct request *q)
 static int open_all(struct request *q)
 {
     SL_TRY(check_places(q));
-    if (q->exclude_known && !q->dataset_path && ends_in(q->of, ".npy"))
+    if (q->exclude_known && !q->dataset_path && sl_text_ends_in(q->of, ".npy"))
         return sl_fail(SL_EINVAL,
                        "retrieve: --exclude-known with %s: wanted --dataset DIR, whose edges are "
                        "known",
@@ -276,7 +231,7 @@ static int write_answers(const struct request *q)
 {
     if (q->scores_out)
         SL_TRY(write_npy(q, q->scores_out, SL_DTYPE_F32));
-    return ends_in(q->out, ".csv") ? write_csv(q) : write_npy(q, q->out, SL_DTYPE_I64);
+    return sl_text_ends_in(q->out, ".csv") ? write_csv(q) : write_npy(q, q->out, SL_DTYPE_I64);
 }
 
 static uint64_t n_targets(const struct request *q)

@@ -164,8 +164,8 @@ static const char *trainers_of(const struct sl_job *job, char buf[SL_GPUS_TRAINE
                             sl_config_gpus(&job->config) ? &sl_gpus_known()->report : &none, buf);
 }
 
-// Sums of other devices differ in their last bits. So would evaluations, which each node makes by
-// itself, and what it concludes from them.
+// Sums of other devices differ in their last bits. So would evaluations over all neighbours, which
+// each node makes by itself, and what it concludes from them.
 static int on_fits(struct sl_job *job, const Sl__Control__Note *note)
 {
     char own[SL_GPUS_TRAINERS_BYTES];
@@ -179,9 +179,9 @@ static int on_fits(struct sl_job *job, const Sl__Control__Note *note)
                        host_of(job, job->nodes.rank), job->nodes.rank);
     if (strstr(own, SL_GPUS_AND))
         return sl_fail(SL_EINVAL,
-                       "devices: the nodes train on %s, wanted one kind: nodes evaluate by "
-                       "themselves, and would come to other results: let fewer devices train, of "
-                       "one kind, which are the last ones (allocation.trainers, and "
+                       "devices: the nodes train on %s, wanted one kind: sums on the others differ "
+                       "in their last bits, by who had the batch: let fewer devices train, of one "
+                       "kind, which are the last ones (allocation.trainers, and "
                        "allocation.switching: false)",
                        own);
     job->nodes.fit++;

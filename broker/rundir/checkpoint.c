@@ -18,6 +18,7 @@
 #include "common/base/failpoint.h"
 #include "common/base/json_print.h"
 #include "common/data/atomic_file.h"
+#include "common/text/text.h"
 
 enum { PATH_BYTES = 4608, STATE_BYTES_MAX = 1 << 30, HASH_CHUNK = 1 << 20 };
 
@@ -160,20 +161,14 @@ void sl_checkpoint_list_fini(struct sl_checkpoint_list *list)
     memset(list, 0, sizeof *list);
 }
 
-static bool ends_with(const char *name, const char *end)
-{
-    size_t n = strlen(name), m = strlen(end);
-    return n > m && strcmp(name + n - m, end) == 0;
-}
-
 static bool is_leftover(const char *name)
 {
-    return name[0] == '.' && ends_with(name, ".tmp");
+    return name[0] == '.' && sl_text_ends_in(name, ".tmp");
 }
 
 static bool is_abandoned(const char *name)
 {
-    return ends_with(name, SL_CHECKPOINT_ABANDONED);
+    return sl_text_ends_in(name, SL_CHECKPOINT_ABANDONED);
 }
 
 static void remove_folders(const char *run, bool (*goes)(const char *name))

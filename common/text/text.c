@@ -163,3 +163,9 @@ void sl_text_json_number(struct sl_text *t, double value)
         sl_number_text(value, text);
     sl_text_puts(t, text);
 }
+
+bool sl_text_ends_in(const char *name, const char *ending)
+{
+    const size_t n = strlen(name), tail = strlen(ending);
+    return n > tail && strcmp(name + n - tail, ending) == 0;
+}

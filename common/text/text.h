@@ -28,6 +28,9 @@ void sl_text_json_number(struct sl_text *t, double value);
 // references, control characters other than newlines and malformed UTF-8 as '?'.
 void sl_text_markup(struct sl_text *t, const char *s);
 
+// Whether a name has this ending, and something before it.
+bool sl_text_ends_in(const char *name, const char *ending);
+
 void sl_text_clear(struct sl_text *t); // empty again; its memory stays
 // The text (owned: free()), and an empty one stays behind. NULL when there was no memory.
 char *sl_text_take(struct sl_text *t);

@@ -128,8 +128,8 @@ FAULTY = {
     "type": ({"rows": np.ones((4, 2))}, "float64 (4, 2)", "sluice embed"),
     "shape": ({"rows": np.ones(4, np.float32)}, "float32 (4,)", "a row for each vertex"),
     "nan": ({"rows": np.array([[1, 2], [np.nan, 1]], np.float32)}, "row 1 is not finite"),
-    "range": ({"sources": np.array([0, 4])}, "sources.npy", "element 1 is 4", "below 4"),
-    "negative": ({"sources": np.array([-1])}, "element 0 is -1"),
+    "range": ({"sources": np.array([0, 4])}, "sources.npy", "entry 1 is 4", "from 0 to 3"),
+    "negative": ({"sources": np.array([-1])}, "entry 0 is -1"),
     "none": ({"sources": np.zeros(0, np.int64)}, "at least one vertex"),
 }
 
