@@ -244,7 +244,7 @@ int sl_job_check_run(struct sl_job_check *r, bool absolute)
     if (r->report)
         SL_TRY(sl_rundir_check_file(r->report, "--report"));
     SL_TRY(open_dataset(r));
-    int rc = sl_config_choose_vertices(&r->config, &r->dataset);
+    int rc = sl_config_choose_items(&r->config, &r->dataset);
     if (rc == SL_OK)
         rc = sl_judging_check(&r->config, &r->dataset);
     if (rc < 0)

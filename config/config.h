@@ -44,6 +44,25 @@ enum {
 #define SL_MODEL_KIND(upper, lower) SL_MODEL_##upper,
 enum sl_model_kind { SL_MODEL_KINDS(SL_MODEL_KIND) SL_MODEL_EXTERNAL };
 #undef SL_MODEL_KIND
+// What a job learns: labels of vertices, or which pairs of them are linked.
+enum sl_job_kind { SL_JOB_NODES, SL_JOB_LINKS };
+enum sl_decoder_kind {
+    SL_DECODER_DOT,
+    SL_DECODER_COSINE,
+    SL_DECODER_DISTMULT,
+    SL_DECODER_BILINEAR,
+    SL_DECODER_MLP,
+};
+enum sl_combine_kind { SL_COMBINE_PRODUCT, SL_COMBINE_CONCAT, SL_COMBINE_DIFFERENCE };
+enum sl_pair_loss_kind {
+    SL_PAIR_LOSS_BCE,
+    SL_PAIR_LOSS_MARGIN,
+    SL_PAIR_LOSS_BPR,
+    SL_PAIR_LOSS_SOFTMAX,
+};
+enum sl_negatives_kind { SL_NEGATIVES_UNIFORM, SL_NEGATIVES_DEGREE, SL_NEGATIVES_BATCH };
+enum sl_strict_kind { SL_STRICT_NONE, SL_STRICT_GRAPH, SL_STRICT_ALL };
+enum sl_exclude_kind { SL_EXCLUDE_NONE, SL_EXCLUDE_SELF, SL_EXCLUDE_REVERSE };
 enum sl_aggregator { SL_AGGREGATOR_MEAN, SL_AGGREGATOR_MAX, SL_AGGREGATOR_GCN };
 enum sl_activation_kind { SL_CONFIG_RELU, SL_CONFIG_ELU, SL_CONFIG_LEAKY_RELU };
 enum sl_norm_kind { SL_NORM_NONE, SL_NORM_BATCH, SL_NORM_LAYER };
@@ -117,6 +136,20 @@ struct sl_schedule_config {
 struct sl_config {
     char name[SL_CONFIG_NAME_BYTES];
     char dataset[SL_CONFIG_PATH_BYTES]; // as given: relative to the working directory
+
+    struct {
+        enum sl_job_kind kind;
+        uint32_t dim; // resolved
+        enum sl_decoder_kind decoder;
+        enum sl_combine_kind combine; // mlp
+        uint32_t hidden;              // mlp; resolved
+        enum sl_pair_loss_kind loss;
+        double margin; // of that loss
+        enum sl_negatives_kind negatives;
+        uint32_t per_positive;
+        enum sl_strict_kind strict;
+        enum sl_exclude_kind exclude;
+    } task;
 
     struct {
         enum sl_model_kind kind;
@@ -261,6 +294,8 @@ struct sl_config {
         int64_t fanout[SL_CONFIG_MAX_LAYERS];
         uint64_t batch_size; // sampled evaluation; resolved: the sampler's unless given
         enum sl_metric metric;
+        uint32_t k;         // link
+        uint64_t negatives; // link; 0: as many as positives
         enum sl_test_kind test;
         bool overlap; // during the next epoch's training, where trainers are free
     } evaluate;
@@ -295,6 +330,12 @@ static inline bool sl_config_is_endless(const struct sl_config *c)
     return sl_config_is_external(c) && c->epochs_auto;
 }
 
+// Whether the job learns which pairs of vertices are linked.
+static inline bool sl_config_is_links(const struct sl_config *c)
+{
+    return c->task.kind == SL_JOB_LINKS;
+}
+
 // Hops that its blocks have: one more than are drawn for a subgraph of a batch's vertices.
 static inline uint32_t sl_config_block_hops(const struct sl_config *c)
 {
@@ -304,7 +345,8 @@ static inline uint32_t sl_config_block_hops(const struct sl_config *c)
 // Whether samplers draw on cores, also those of a GPU, for what only cores can make.
 static inline bool sl_config_draws_on_cores(const struct sl_config *c)
 {
-    return c->sampler.disjoint || c->sampler.subgraph != SL_SUBGRAPH_DIRECTIONAL;
+    return c->sampler.disjoint || c->sampler.subgraph != SL_SUBGRAPH_DIRECTIONAL ||
+           sl_config_is_links(c);
 }
 
 // What the job needs of its data set: enum sl_dataset_need, added up. External trainers may do
@@ -317,10 +359,11 @@ static inline uint32_t sl_config_told_epochs(const struct sl_config *c)
     return sl_config_is_endless(c) ? 0 : c->epochs;
 }
 
-// Makes the vertices that the job walks through the data set's training vertices, as far as this
-// process is concerned. SL_EINVAL: there are none.
+// Makes what the job walks through the data set's splits, as far as this process is concerned: the
+// vertices that external trainers ask for, or the numbers of pairs (common/data/link_items.h) with
+// SL_TASK_LINK for its task. SL_EINVAL: there are none.
 struct sl_dataset;
-int sl_config_choose_vertices(const struct sl_config *c, struct sl_dataset *dataset);
+int sl_config_choose_items(const struct sl_config *c, struct sl_dataset *dataset);
 // What decides how often training meets a vertex. Its fanout is the config's.
 struct sl_visits_sampling sl_config_sampling(const struct sl_config *c);
 

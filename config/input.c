@@ -1,8 +1,8 @@
-// input.c - what a job needs of its data set, and which vertices one for external trainers walks
-// through.
+// input.c - what a job needs of its data set, and which vertices or pairs it walks through.
 #include "common/base/error.h"
 #include "common/base/sampler_kind.h"
 #include "common/data/dataset.h"
+#include "common/data/link_items.h"
 #include "common/data/order_kind.h"
 #include "config/config.h"
 #include "config/keys_internal.h"
@@ -10,6 +10,8 @@
 unsigned sl_config_needs(const struct sl_config *c)
 {
     unsigned need = SL_NEED_TRAINING;
+    if (sl_config_is_links(c))
+        need = SL_NEED_TOPOLOGY | SL_NEED_FEATURES;
     if (sl_config_is_external(c)) {
         need = SL_NEED_TOPOLOGY;
         if (c->input.split == SL_INPUT_TRAIN)
@@ -30,11 +32,39 @@ struct sl_visits_sampling sl_config_sampling(const struct sl_config *c)
                                        .replaces = c->sampler.replace};
 }
 
-int sl_config_choose_vertices(const struct sl_config *c, struct sl_dataset *dataset)
+// Pairs in the place of vertices: their numbers.
+static int choose_pairs(const struct sl_config *c, struct sl_dataset *ds)
+{
+    ds->task = SL_TASK_LINK;
+    for (int s = 0; s < SL_SPLIT_COUNT; s++) {
+        const struct sl_link_items items =
+            sl_link_items_of(ds, (enum sl_split)s, c->evaluate.negatives);
+        ds->split[s] = (struct sl_vertex_list){.n = items.n_positive + items.n_negative};
+        if (ds->split[s].n < UINT32_MAX)
+            continue;
+        return sl_fail(SL_EUNSUPPORTED,
+                       "task.kind: found \"link\" with data set '%s', which has %llu pairs to "
+                       "%s, wanted less than 2^32 - 1: %s",
+                       ds->path, (unsigned long long)ds->split[s].n,
+                       s == SL_SPLIT_TRAIN ? "train with" : "evaluate",
+                       s == SL_SPLIT_TRAIN ? "put some of its edges into train_edges.npy"
+                                           : "set evaluate.negatives lower");
+    }
+    if (ds->split[SL_SPLIT_TRAIN].n > 0)
+        return SL_OK;
+    return sl_fail(SL_EINVAL,
+                   "task.kind: found \"link\" with data set '%s', which has no edge to learn "
+                   "from, wanted edges in its graph or in train_edges.npy",
+                   ds->path);
+}
+
+int sl_config_choose_items(const struct sl_config *c, struct sl_dataset *dataset)
 {
     static const enum sl_split splits[] = {[SL_INPUT_TRAIN] = SL_SPLIT_TRAIN,
                                            [SL_INPUT_VAL] = SL_SPLIT_VAL,
                                            [SL_INPUT_TEST] = SL_SPLIT_TEST};
+    if (sl_config_is_links(c))
+        return choose_pairs(c, dataset);
     if (!sl_config_is_external(c))
         return SL_OK;
     struct sl_vertex_list chosen = {.n = dataset->n_nodes};

@@ -38,6 +38,8 @@ _Static_assert((int)SL_CONFIG_CORES_MAX == (int)SL_CORES_MAX, "config.h and core
 #define FREE           .change = SL_CHANGE_FREE
 #define ONWARD         .change = SL_CHANGE_ONWARD
 #define MACHINE        .of_machine = true
+// Of jobs of links.
+#define LINK .only_key = "task.kind", .only_word = "link"
 // Of training that sluice does itself, or of external trainers.
 #define OWN      .only_key = "model.kind", .only_word = "external", .only_not = true
 #define EXTERNAL .only_key = "model.kind", .only_word = "external"
@@ -45,6 +47,32 @@ _Static_assert((int)SL_CONFIG_CORES_MAX == (int)SL_CORES_MAX, "config.h and core
 #define WORD(upper, lower) [SL_MODEL_##upper] = #lower,
 static const char *const model_kinds[] = {SL_MODEL_KINDS(WORD)[SL_MODEL_EXTERNAL] = "external",
                                           NULL};
+static const char *const task_kinds[] = {[SL_JOB_NODES] = "node", [SL_JOB_LINKS] = "link", NULL};
+static const char *const decoders[] = {[SL_DECODER_DOT] = "dot",
+                                       [SL_DECODER_COSINE] = "cosine",
+                                       [SL_DECODER_DISTMULT] = "distmult",
+                                       [SL_DECODER_BILINEAR] = "bilinear",
+                                       [SL_DECODER_MLP] = "mlp",
+                                       NULL};
+static const char *const combinations[] = {[SL_COMBINE_PRODUCT] = "product",
+                                           [SL_COMBINE_CONCAT] = "concat",
+                                           [SL_COMBINE_DIFFERENCE] = "difference",
+                                           NULL};
+static const char *const pair_losses[] = {[SL_PAIR_LOSS_BCE] = "bce",
+                                          [SL_PAIR_LOSS_MARGIN] = "margin",
+                                          [SL_PAIR_LOSS_BPR] = "bpr",
+                                          [SL_PAIR_LOSS_SOFTMAX] = "softmax",
+                                          NULL};
+static const char *const negative_kinds[] = {[SL_NEGATIVES_UNIFORM] = "uniform",
+                                             [SL_NEGATIVES_DEGREE] = "degree",
+                                             [SL_NEGATIVES_BATCH] = "batch",
+                                             NULL};
+static const char *const strict_kinds[] = {
+    [SL_STRICT_NONE] = "none", [SL_STRICT_GRAPH] = "graph", [SL_STRICT_ALL] = "all", NULL};
+static const char *const exclusions[] = {[SL_EXCLUDE_NONE] = "none",
+                                         [SL_EXCLUDE_SELF] = "self",
+                                         [SL_EXCLUDE_REVERSE] = "reverse",
+                                         NULL};
 static const char *const input_splits[] = {[SL_INPUT_TRAIN] = "train",
                                            [SL_INPUT_VAL] = "val",
                                            [SL_INPUT_TEST] = "test",
@@ -142,6 +170,63 @@ const struct sl_key sl_keys[] = {
      .doc = "Name of the job in reports and listings."},
     {.path = "dataset", .type = SL_KEY_STRING, .required = true, AT(dataset), FREE,
      .doc = "Directory of the data set, which must not change while the job runs."},
+
+    {.path = "task", .type = SL_KEY_OBJECT,
+     .doc = "What is learned: labels of vertices, or which pairs of vertices are linked."},
+    {.path = "task.kind", .type = SL_KEY_WORD, AT(task.kind), FIXED,
+     .words = task_kinds, .fallback = "\"node\"",
+     .doc = "node: the data set's labels. link: its train_edges.npy against drawn pairs; without "
+            "that file all edges of the graph."},
+    {.path = "task.dim", .type = SL_KEY_INTEGER, AT(task.dim), FIXED,
+     .min = 1, .max = 65536, .fallback_note = "model.hidden",
+     LINK,
+     .doc = "Width of the embeddings that the model makes of vertices. Only with link."},
+    {.path = "task.decoder", .type = SL_KEY_WORD, AT(task.decoder), FIXED,
+     .words = decoders, .fallback = "\"dot\"",
+     LINK,
+     .doc = "How two embeddings become a score: their product (dot), that of rows of length 1 "
+            "(cosine), with a learned weight for each column (distmult), with a learned matrix "
+            "(bilinear), or two linear layers (mlp). Only with link."},
+    {.path = "task.combine", .type = SL_KEY_WORD, AT(task.combine), FIXED,
+     .words = combinations, .fallback = "\"product\"",
+     .only_key = "task.decoder", .only_word = "mlp",
+     .doc = "What mlp reads: the products of the columns, both rows side by side (concat), or "
+            "their absolute differences. Only with mlp."},
+    {.path = "task.hidden", .type = SL_KEY_INTEGER, AT(task.hidden), FIXED,
+     .min = 1, .max = 65536, .fallback_note = "task.dim",
+     .only_key = "task.decoder", .only_word = "mlp",
+     .doc = "Width between the two layers of mlp. Only with mlp."},
+    {.path = "task.loss", .type = SL_KEY_WORD, AT(task.loss), FIXED,
+     .words = pair_losses, .fallback = "\"bce\"",
+     LINK,
+     .doc = "bce: sigmoid cross-entropy. margin: how far a negative comes within task.margin of "
+            "its positive. bpr: the log-sigmoid of their difference. softmax: cross-entropy of a "
+            "positive among its negatives. Only with link."},
+    {.path = "task.margin", .type = SL_KEY_NUMBER, AT(task.margin), FIXED,
+     .min = 0, .max = 1000000, .fallback = "1",
+     .only_key = "task.loss", .only_word = "margin",
+     .doc = "By how much a positive's score is to be above its negatives'. Only with margin."},
+    {.path = "task.negatives", .type = SL_KEY_WORD, AT(task.negatives), FIXED,
+     .words = negative_kinds, .fallback = "\"uniform\"",
+     LINK,
+     .doc = "Where the other end of a negative pair comes from: any vertex (uniform), the ends of "
+            "training edges by how many there are to the power of 3/4 (degree), or the other "
+            "pairs of its mini-batch, their scores less the logarithm of how common they are "
+            "(batch). Only with link."},
+    {.path = "task.per_positive", .type = SL_KEY_INTEGER, AT(task.per_positive), FIXED,
+     .min = 1, .max = 65536, .fallback = "1",
+     LINK,
+     .doc = "Negative pairs of each positive one, from the same source. Only with link."},
+    {.path = "task.strict", .type = SL_KEY_WORD, AT(task.strict), FIXED,
+     .words = strict_kinds, .fallback = "\"graph\"",
+     LINK,
+     .doc = "What a negative pair never is: an edge of the graph, of the graph or of any of the "
+            "data set's lists of edges (all), or it may be either (none). Only with link."},
+    {.path = "task.exclude", .type = SL_KEY_WORD, AT(task.exclude), FIXED,
+     .words = exclusions, .fallback = "\"reverse\"",
+     LINK,
+     .doc = "Edges that a mini-batch is drawn without: those of its positive pairs (self), and "
+            "their reverses, or none. Only with link."},
 
     {.path = "model", .type = SL_KEY_OBJECT, .required = true,
      .doc = "The network that is trained."},
@@ -599,6 +684,15 @@ const struct sl_key sl_keys[] = {
      OWN,
      .doc = "Decides which epoch is best. auto: accuracy; roc_auc where one of two classes has "
             "less than a third; micro_f1 with several labels; loss for numbers."},
+    {.path = "evaluate.k", .type = SL_KEY_INTEGER, AT(evaluate.k), FIXED,
+     .min = 1, .max = 1000000, .fallback = "50",
+     LINK,
+     .doc = "K of Hits@K. Only with link."},
+    {.path = "evaluate.negatives", .type = SL_KEY_INTEGER, AT(evaluate.negatives), FIXED,
+     .min = 1, .max = 4294967295.0, .fallback_note = "as many as positives",
+     LINK,
+     .doc = "Pairs without an edge, drawn once, that validation and test edges are compared with "
+            "where the data set has no negatives of its own. Only with link."},
     {.path = "evaluate.test", .type = SL_KEY_WORD, AT(evaluate.test), FREE,
      .words = tests, .fallback = "\"final\"",
      OWN,

@@ -69,6 +69,44 @@ static int resolve_model(const struct sl_parse *p)
                          c->model.hidden, heads, nearest);
 }
 
+// Keys of links that others decide.
+static int resolve_links(const struct sl_parse *p)
+{
+    struct sl_config *c = p->out;
+    if (!sl_config_is_links(c))
+        return SL_OK;
+    if (!c->task.dim)
+        c->task.dim = c->model.hidden;
+    if (!c->task.hidden)
+        c->task.hidden = c->task.dim;
+    if (sl_config_is_external(c))
+        return sl_parse_fail(p, "task.kind",
+                             "found \"link\" with model.kind \"external\", wanted one of sluice's "
+                             "own models: external trainers get vertices only");
+    if (!c->evaluate.full)
+        return sl_parse_fail(p, "evaluate.fanout",
+                             "found a list with task.kind \"link\", wanted \"full\": pairs are "
+                             "scored by the embeddings of all vertices: remove the key");
+    if (c->order.kind != SL_ORDER_SHUFFLED)
+        return sl_parse_fail(p, "order.kind",
+                             "found \"%s\" with task.kind \"link\", wanted \"shuffled\": pairs "
+                             "have no neighbours to walk to: remove the key",
+                             sl_key_word(sl_key_find("order.kind"), c));
+    if (c->loss.class_weights != SL_CLASS_WEIGHTS_NONE)
+        return sl_parse_fail(p, "loss.class_weights",
+                             "found weights of classes with task.kind \"link\", wanted \"none\": "
+                             "links have no classes: remove the key");
+    if (c->nodes_auto || c->nodes > 1)
+        return sl_parse_fail(p, "nodes",
+                             "found several nodes with task.kind \"link\", wanted 1: jobs of links "
+                             "run on one node: remove the key");
+    if (c->task.negatives == SL_NEGATIVES_BATCH && c->sampler.batch_size < 2)
+        return sl_parse_fail(p, "task.negatives",
+                             "found \"batch\" with sampler.batch_size 1, wanted other pairs in "
+                             "the mini-batch: raise sampler.batch_size");
+    return SL_OK;
+}
+
 // Without any weight there is nothing to learn from.
 static int check_class_weights(const struct sl_parse *p)
 {
@@ -292,6 +330,7 @@ int sl_parse_resolve(const struct sl_parse *p)
 {
     SL_TRY(resolve_names(p));
     SL_TRY(resolve_model(p));
+    SL_TRY(resolve_links(p));
     SL_TRY(resolve_fanouts(p));
     SL_TRY(sl_parse_resolve_cores(p));
     SL_TRY(sl_parse_only_keys(p, "", "", p->root, p->out));

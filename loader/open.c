@@ -179,7 +179,7 @@ static int begin(struct sluice_loader *l)
     sl_kernels_set_threads(threads);
     SL_TRY(sl_dataset_open_recorded(l->config.dataset, SL_TAKES_SHARD, w->told.record, threads,
                                     &l->dataset));
-    SL_TRY(sl_config_choose_vertices(&l->config, &l->dataset));
+    SL_TRY(sl_config_choose_items(&l->config, &l->dataset));
     SL_TRY(open_compute(l));
     SL_TRY(sl_worker_attach(w, &hello));
     SL_TRY(open_features(l));

@@ -61,7 +61,7 @@ int sl_node_rows_open(struct sl_node_rows *r, const struct sl_node_rows_spec *sp
                            (unsigned long long)facts.train.n);
     free(record);
     SL_TRY(rc);
-    SL_TRY(sl_config_choose_vertices(c, &r->topology.dataset));
+    SL_TRY(sl_config_choose_items(c, &r->topology.dataset));
     SL_TRY(sl_drawer_init(&r->drawer, &r->topology, sl_kernels_rows()));
     return spec->part ? sl_epoch_order_open(&r->order, c->order.kind, &facts) : SL_OK;
 }

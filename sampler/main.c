@@ -117,7 +117,7 @@ static int prepare(struct program *p)
     SL_TRY(open_device(p));
     SL_TRY(sl_topology_open(&p->topology, p->config.dataset, w->told.record, by_weight,
                             p->worker.fd.shared[SL_SHARED_SUMS], sl_kernels_cpu(), threads));
-    SL_TRY(sl_config_choose_vertices(&p->config, &p->topology.dataset));
+    SL_TRY(sl_config_choose_items(&p->config, &p->topology.dataset));
     if (by_weight && sl_config_wants_degrees(&p->config))
         SL_TRY(sl_topology_drop_weightless(&p->topology, threads));
     if (sl_config_drops_self_loops(&p->config))

@@ -47,8 +47,9 @@ static int prepare(struct program *p)
     int threads = (int)p->config.devices[w->device].n_cores;
     sl_kernels_set_threads(threads);
     SL_TRY(sl_compute_open(&p->config.devices[w->device], &p->compute));
-    SL_TRY(sl_dataset_open_recorded(p->config.dataset, SL_NEED_TRAINING | SL_TAKES_SHARD,
+    SL_TRY(sl_dataset_open_recorded(p->config.dataset, sl_config_needs(&p->config) | SL_TAKES_SHARD,
                                     w->told.record, threads, &p->dataset));
+    SL_TRY(sl_config_choose_items(&p->config, &p->dataset));
     SL_TRY(sl_objective_init(&p->objective, &p->config, &p->dataset));
     SL_TRY(sl_model_init(&p->model, &p->config, p->dataset.feat_dim, &p->objective,
                          p->compute.device, p->compute.kernels));

@@ -336,7 +336,7 @@ int sl_job_prepare(struct sl_job *job)
     job->warnings = cJSON_CreateArray();
     SL_TRY(open_dataset(job));
     SL_TRY(sl_dataset_hold(&job->dataset));
-    SL_TRY(sl_config_choose_vertices(&job->config, &job->dataset));
+    SL_TRY(sl_config_choose_items(&job->config, &job->dataset));
     SL_TRY(sl_judging_check(&job->config, &job->dataset));
     SL_TRY(sl_judging_find(&job->judging, &job->config, &job->dataset));
     SL_TRY(settle_epochs(job));

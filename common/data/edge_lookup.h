@@ -1,0 +1,25 @@
+/*
+ * edge_lookup.h - whether a pair of vertices is an edge: of a data set's graph, or of that and of
+ * its lists of edges.
+ */
+#ifndef SL_DATA_EDGE_LOOKUP_H
+#define SL_DATA_EDGE_LOOKUP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/data/dataset.h"
+
+struct sl_edge_lookup {
+    const struct sl_dataset *ds;
+    uint64_t n_listed;
+    uint64_t *listed; // (n_listed) source << 32 | target, ascending; owned
+};
+
+// `lists`: edges of train_edges.npy, val_edges.npy and test_edges.npy count as well. The data set
+// must outlive it. SL_ENOMEM.
+int sl_edge_lookup_init(struct sl_edge_lookup *l, const struct sl_dataset *ds, bool lists);
+bool sl_edge_lookup_has(const struct sl_edge_lookup *l, uint32_t source, uint32_t target);
+void sl_edge_lookup_fini(struct sl_edge_lookup *l); // safe on a zeroed struct
+
+#endif

@@ -1,0 +1,46 @@
+/*
+ * link_items.h - the pairs of vertices that a job of links walks through, by number: an epoch's
+ * order shuffles the numbers of training pairs; an evaluation goes through its edges, and then
+ * through pairs that are none.
+ *
+ * Training pairs are train_edges.npy, or without it all edges of the graph by their place in
+ * indices.npy.
+ *
+ * Where the data set gives no negatives they are drawn: number i is a function of (seed, split, i),
+ * so that every process sees the same ones and nobody keeps them. Both ends are uniform, and
+ * neither the same vertex nor, as task.strict says, an edge. After SL_LINK_TRIES pairs that are
+ * edges the last one is taken: a graph so dense has hardly anything else.
+ */
+#ifndef SL_DATA_LINK_ITEMS_H
+#define SL_DATA_LINK_ITEMS_H
+
+#include <stdint.h>
+
+#include "common/data/dataset.h"
+#include "common/data/edge_lookup.h"
+
+enum { SL_LINK_TRIES = 128 };
+
+struct sl_link_items {
+    const struct sl_dataset *ds;
+    struct sl_pair_list edges;
+    uint64_t n_positive, n_negative; // items: positives, then negatives
+    // Negatives of each positive, in its order; 0: all positives have the same ones.
+    uint32_t per_positive;
+    uint32_t split;
+    uint64_t seed;
+    const struct sl_edge_lookup *avoid; // what a drawn negative is not; NULL: anything
+};
+
+// How many there are: of training its edges, of another split also its negatives, `negatives` of
+// them where they are drawn (0: as many as edges).
+struct sl_link_items sl_link_items_of(const struct sl_dataset *ds, enum sl_split split,
+                                      uint64_t negatives);
+
+// pair: source, target.
+void sl_link_items_pair(const struct sl_link_items *items, uint64_t i, uint32_t pair[2]);
+
+// The vertex whose list of in-edges edge e is in.
+uint32_t sl_link_items_target(const struct sl_dataset *ds, uint64_t e);
+
+#endif
