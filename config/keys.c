@@ -48,12 +48,10 @@ _Static_assert((int)SL_CONFIG_CORES_MAX == (int)SL_CORES_MAX, "config.h and core
 static const char *const model_kinds[] = {SL_MODEL_KINDS(WORD)[SL_MODEL_EXTERNAL] = "external",
                                           NULL};
 static const char *const task_kinds[] = {[SL_JOB_NODES] = "node", [SL_JOB_LINKS] = "link", NULL};
-static const char *const decoders[] = {[SL_DECODER_DOT] = "dot",
-                                       [SL_DECODER_COSINE] = "cosine",
-                                       [SL_DECODER_DISTMULT] = "distmult",
-                                       [SL_DECODER_BILINEAR] = "bilinear",
-                                       [SL_DECODER_MLP] = "mlp",
-                                       NULL};
+static const char *const decoders[] = {
+    [SL_DECODER_DOT] = "dot",           [SL_DECODER_COSINE] = "cosine",
+    [SL_DECODER_DISTMULT] = "distmult", [SL_DECODER_BILINEAR] = "bilinear",
+    [SL_DECODER_MLP] = "mlp",           NULL};
 static const char *const combinations[] = {[SL_COMBINE_PRODUCT] = "product",
                                            [SL_COMBINE_CONCAT] = "concat",
                                            [SL_COMBINE_DIFFERENCE] = "difference",
@@ -69,10 +67,8 @@ static const char *const negative_kinds[] = {[SL_NEGATIVES_UNIFORM] = "uniform",
                                              NULL};
 static const char *const strict_kinds[] = {
     [SL_STRICT_NONE] = "none", [SL_STRICT_GRAPH] = "graph", [SL_STRICT_ALL] = "all", NULL};
-static const char *const exclusions[] = {[SL_EXCLUDE_NONE] = "none",
-                                         [SL_EXCLUDE_SELF] = "self",
-                                         [SL_EXCLUDE_REVERSE] = "reverse",
-                                         NULL};
+static const char *const exclusions[] = {
+    [SL_EXCLUDE_NONE] = "none", [SL_EXCLUDE_SELF] = "self", [SL_EXCLUDE_REVERSE] = "reverse", NULL};
 static const char *const input_splits[] = {[SL_INPUT_TRAIN] = "train",
                                            [SL_INPUT_VAL] = "val",
                                            [SL_INPUT_TEST] = "test",

@@ -20,11 +20,14 @@ static bool holds(const struct sl_block *b, uint64_t offset, uint64_t n)
 // The first array that does not, or NULL.
 static const char *find_misplaced(const struct sl_block *b)
 {
-    const uint64_t targets = (uint64_t)b->n_seeds * (b->n_targets ? b->n_targets : 1);
+    const bool pairs = b->flags & SL_BLOCK_HAS_PAIRS;
+    const uint64_t labels = (uint64_t)b->n_seeds * (b->n_targets ? b->n_targets : 1);
+    const uint64_t targets =
+        pairs ? (uint64_t)b->n_pairs * SL_PAIR_BYTES / sizeof(uint32_t) : labels;
     if (!holds(b, b->nodes_offset, b->n_input))
         return "nodes";
     if (!holds(b, b->label_offset, targets))
-        return "labels";
+        return pairs ? "pairs" : "labels";
     if (b->flags & SL_BLOCK_HAS_DEGREES && !holds(b, b->degree_offset, b->n_input))
         return "degrees";
     if (b->flags & SL_BLOCK_HAS_RANKS && !holds(b, b->rank_offset, b->n_input))
@@ -79,6 +82,13 @@ int sl_block_check_shape(const struct sl_block *block, uint64_t room, struct sl_
                        "block of batch %llu has %u targets a seed, wanted %u: sampler and trainer "
                        "do not agree on the data set's task",
                        (unsigned long long)block->batch, block->n_targets, wanted.n_targets);
+    const bool pairs = block->flags & SL_BLOCK_HAS_PAIRS;
+    if (pairs != wanted.has_pairs || (pairs && block->n_pairs % (1 + wanted.n_targets) != 0))
+        return sl_fail(SL_EPROTO,
+                       "block of batch %llu has %u pairs, wanted %s: sampler and trainer do not "
+                       "agree on the job's task",
+                       (unsigned long long)block->batch, pairs ? block->n_pairs : 0,
+                       wanted.has_pairs ? "positives and the negatives of each" : "none");
     for (uint32_t h = 0; h < block->n_hops; h++)
         if (block->hop[h].n_dst != block->n_nodes[h] || block->n_nodes[h] > block->n_nodes[h + 1])
             return sl_fail(SL_EPROTO, "block of batch %llu: hop %u has %u rows, wanted %u",

@@ -17,6 +17,7 @@
 #ifndef SL_ARENA_BLOCK_H
 #define SL_ARENA_BLOCK_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #define SL_BLOCK_MAGIC 0x314b4c42u // "BLK1"
@@ -30,6 +31,8 @@ enum sl_block_flags {
     // Each seed has vertices of its own, a tree, and edges join those of one tree: a vertex of the
     // graph may be there several times.
     SL_BLOCK_DISJOINT = 16,
+    // Pairs in the place of labels: of a job of links. The seeds are their ends, each once.
+    SL_BLOCK_HAS_PAIRS = 32,
 };
 
 struct sl_block_hop {
@@ -61,11 +64,11 @@ struct sl_block {
     uint64_t nodes_offset;    // u32 (n_input) global vertex ids, seeds first
     uint64_t label_offset;    // i32 (n_seeds) class ids, -1 = unlabelled; where n_targets is not 0
                               // f32 (n_seeds, n_targets), NaN = unlabelled
-    uint32_t n_targets;
-    uint32_t reserved;
-    uint64_t degree_offset; // u32 (n_input) in-degrees in the whole graph, when flagged
-    uint64_t rank_offset;   // u32 (n_input) places in the hotness order, when flagged. The last
-                            // array: what is before it is the sample, and what the digest covers
+    uint32_t n_targets;       // with pairs: negatives of each positive
+    uint32_t n_pairs;         // where flagged: label_offset is that of struct sl_pairs
+    uint64_t degree_offset;   // u32 (n_input) in-degrees in the whole graph, when flagged
+    uint64_t rank_offset;     // u32 (n_input) places in the hotness order, when flagged. The last
+                              // array: what is before it is the sample, and what the digest covers
     struct sl_block_hop hop[SL_MAX_HOPS];
 };
 
@@ -79,7 +82,8 @@ int sl_block_check(const struct sl_block *block, uint64_t room);
 // What all blocks of a job have in common.
 struct sl_block_shape {
     uint32_t n_hops;
-    uint32_t n_targets; // numbers a seed; 0: a class
+    uint32_t n_targets; // numbers a seed, 0: a class; with pairs: negatives of each positive
+    bool has_pairs;
 };
 
 // The block is whole (sl_block_check), has this shape, and each hop begins where the one before
@@ -141,6 +145,33 @@ static inline const float *sl_view_weights(struct sl_block_view v, uint32_t hop)
     return v.header->flags & SL_BLOCK_HAS_WEIGHTS
                ? (const float *)(const void *)(v.base + v.header->hop[hop].weights_offset)
                : (const float *)0;
+}
+
+/*
+ * The pairs of a batch of links. The positives are first; negative j of positive i is pair
+ * n_positive + i * per_positive + j, and n is n_positive * (1 + per_positive).
+ */
+struct sl_pairs {
+    uint32_t n, n_positive, per_positive;
+    const uint32_t *ids; // (n, 2) local ids of seeds: source, target
+    // (n) what a pair counts in the loss: 1, or the edge's own weight; 0: there is no such pair
+    // (a source without any vertex that it has no edge to).
+    const float *weight;
+    const float *shift; // (n) taken off a pair's score in training: log of how common it is, or 0
+};
+enum { SL_PAIR_BYTES = 4 * sizeof(uint32_t) }; // a pair in a block: one array behind the other
+
+static inline struct sl_pairs sl_view_pairs(struct sl_block_view v)
+{
+    const char *at = v.base + v.header->label_offset;
+    struct sl_pairs pairs;
+    pairs.n = v.header->flags & SL_BLOCK_HAS_PAIRS ? v.header->n_pairs : 0;
+    pairs.per_positive = v.header->n_targets;
+    pairs.n_positive = pairs.n / (1 + pairs.per_positive);
+    pairs.ids = (const uint32_t *)(const void *)at;
+    pairs.weight = (const float *)(const void *)(at + (uint64_t)pairs.n * 8);
+    pairs.shift = pairs.weight + pairs.n;
+    return pairs;
 }
 
 /*

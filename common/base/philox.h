@@ -47,11 +47,11 @@ enum sl_rng_stream {
     SL_RNG_DROPOUT = 3,
     SL_RNG_INIT = 4,
     SL_RNG_GENERATE = 5,
-    SL_RNG_EVAL_SAMPLE = 6,  // like SAMPLE, for sampled evaluation
-    SL_RNG_HOTNESS = 7,      // the random cache policy
-    SL_RNG_INFER_SAMPLE = 8, // like SAMPLE, for layer-wise inference: one vertex a batch
-    SL_RNG_PROXIMITY = 9,    // how far the pieces of a proximity order are turned
-    SL_RNG_NEGATIVE = 10,    // negative pairs of a mini-batch
+    SL_RNG_EVAL_SAMPLE = 6,    // like SAMPLE, for sampled evaluation
+    SL_RNG_HOTNESS = 7,        // the random cache policy
+    SL_RNG_INFER_SAMPLE = 8,   // like SAMPLE, for layer-wise inference: one vertex a batch
+    SL_RNG_PROXIMITY = 9,      // how far the pieces of a proximity order are turned
+    SL_RNG_NEGATIVE = 10,      // negative pairs of a mini-batch
     SL_RNG_EVAL_NEGATIVE = 11, // those of an evaluation
 };
 

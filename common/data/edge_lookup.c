@@ -28,8 +28,7 @@ int sl_edge_lookup_init(struct sl_edge_lookup *l, const struct sl_dataset *ds, b
         return sl_fail(SL_ENOMEM, "no memory to look %llu listed edges up", (unsigned long long)n);
     for (int s = 0; s < SL_SPLIT_COUNT; s++)
         for (uint64_t i = 0; ds->edges[s].ids && i < ds->edges[s].n; i++)
-            l->listed[l->n_listed++] =
-                key_of(ds->edges[s].ids[2 * i], ds->edges[s].ids[2 * i + 1]);
+            l->listed[l->n_listed++] = key_of(ds->edges[s].ids[2 * i], ds->edges[s].ids[2 * i + 1]);
     qsort(l->listed, n, sizeof *l->listed, by_value);
     return SL_OK;
 }

@@ -207,7 +207,8 @@ int sl_model_prepare_inference(struct sl_model *model, const struct sl_config *c
 struct sl_block_shape sl_model_block_shape(const struct sl_model *model)
 {
     const bool classes = model->objective->task == SL_TASK_MULTICLASS;
-    return (struct sl_block_shape){model->n_layers, classes ? 0 : model->n_outputs};
+    return (struct sl_block_shape){.n_hops = model->n_layers,
+                                   .n_targets = classes ? 0 : model->n_outputs};
 }
 
 static int check_abort(const struct sl_model *model)
