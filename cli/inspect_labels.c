@@ -86,6 +86,7 @@ void sl_label_summary_row(const struct sl_label_summary *s, struct sl_table *ove
     sl_units_grouped(a, s->n_unlabelled);
     uint64_t labelled = s->n_nodes - s->n_unlabelled;
     switch (s->task) {
+    case SL_TASK_LINK:
     case SL_TASK_NONE: sl_table_row(overview, "classes|none"); break;
     case SL_TASK_MULTICLASS:
         sl_table_row(overview, "classes|%" PRIu32 ", %s vertices unlabelled", s->n, a);

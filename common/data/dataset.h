@@ -26,6 +26,7 @@ enum sl_task {
     SL_TASK_MULTICLASS, // node_label.npy (n_nodes) class ids, -1 or NaN = unlabelled
     SL_TASK_MULTILABEL, // (n_nodes, n_classes) 0 or 1; negative or NaN = unlabelled
     SL_TASK_REGRESSION, // (n_nodes) or (n_nodes, n_classes) numbers; NaN = unlabelled
+    SL_TASK_LINK,       // pairs of vertices: a job says so, never metadata.json
 };
 
 extern const char *const sl_task_names[]; // by enum sl_task: "none", "multiclass", ...
@@ -172,10 +173,10 @@ static inline uint64_t sl_dataset_identity(const struct sl_dataset *ds)
     return ds->shard.count ? ds->shard.whole : ds->digest;
 }
 
-// 4-byte words that an evaluation leaves for each vertex (sl_arena_predictions).
+// 4-byte words that an evaluation leaves for each vertex or pair (sl_arena_predictions).
 static inline uint32_t sl_dataset_predict_words(const struct sl_dataset *ds)
 {
-    return ds->task == SL_TASK_MULTICLASS ? 1 : ds->n_classes;
+    return ds->task == SL_TASK_MULTICLASS || ds->task == SL_TASK_LINK ? 1 : ds->n_classes;
 }
 
 // In-degree of v.
