@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "broker/epochs/score_order.h"
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/data/prediction.h"
@@ -12,8 +13,6 @@
 enum {
     INLINE_MAX = 1 << 16, // predictions below which it takes no millisecond
     GROUP = 8,            // columns that are taken out of the rows in one go
-    DIGIT_BITS = 11,      // of the radix sort: three passes over a score
-    DIGITS = 1 << DIGIT_BITS,
 };
 
 const char *sl_measure_key(enum sl_measure measure)
@@ -65,47 +64,12 @@ static double f1_of(const struct hits *h)
 
 // --- ROC-AUC -------------------------------------------------------------------------------------
 
-// A score in the low half, as an integer of the same order, and in the high one whether its element
-// is a positive. NaN is the worst rank that there is, beyond the infinite ones.
-static uint64_t scored(float score, bool positive)
-{
-    uint32_t bits;
-    score += 0.0f; // -0 is 0
-    memcpy(&bits, &score, sizeof bits);
-    bits = bits & 0x80000000u ? ~bits : bits | 0x80000000u;
-    if (isnan(score))
-        bits = positive ? 0 : UINT32_MAX;
-    return (uint64_t)positive << 32 | bits;
-}
-
-// By score; `spare` is as long. The result is in `items`.
-static void sort_scored(uint64_t *items, uint64_t *spare, uint64_t n)
-{
-    uint64_t *from = items, *to = spare;
-    for (uint32_t shift = 0; shift < 32; shift += DIGIT_BITS) {
-        uint64_t at[DIGITS] = {0}, sum = 0;
-        for (uint64_t i = 0; i < n; i++)
-            at[(uint32_t)from[i] >> shift & (DIGITS - 1)]++;
-        for (uint32_t d = 0; d < DIGITS; d++) {
-            uint64_t count = at[d];
-            at[d] = sum;
-            sum += count;
-        }
-        for (uint64_t i = 0; i < n; i++)
-            to[at[(uint32_t)from[i] >> shift & (DIGITS - 1)]++] = from[i];
-        uint64_t *other = from;
-        from = to;
-        to = other;
-    }
-    memcpy(items, from, n * sizeof *items); // an odd number of passes
-}
-
 // Probability that a positive has a higher score than a negative, ties being half. Sorts. NaN
 // without both.
 static double roc_auc(uint64_t *items, uint64_t *spare, uint64_t n)
 {
     double ranks = 0, positives = 0;
-    sort_scored(items, spare, n);
+    sl_score_sort(items, spare, n);
     for (uint64_t i = 0, j; i < n; i = j) {
         uint64_t of_tie = 0;
         for (j = i; j < n && (uint32_t)items[j] == (uint32_t)items[i]; j++)
@@ -126,7 +90,7 @@ static double two_class_auc(const struct sl_dataset *ds, const struct sl_vertex_
     for (uint64_t i = 0; i < list->n; i++) {
         int32_t label = ds->label[list->ids[i]];
         if (label >= 0)
-            items[n++] = scored(sl_prediction_margin(predicted[i]), label == 1);
+            items[n++] = sl_score_ordered(sl_prediction_margin(predicted[i]), label == 1);
     }
     return roc_auc(items, spare, n);
 }
@@ -247,7 +211,7 @@ static double sum_auc(const uint8_t *marks, const float *logits, uint64_t rows, 
             const enum mark mark = label_of(marks[at]);
             if (mark != UNLABELLED)
                 room[g * rows + counts[g]++] =
-                    scored(marks[at] == mark ? logits[at] : NAN, mark == POSITIVE);
+                    sl_score_ordered(marks[at] == mark ? logits[at] : NAN, mark == POSITIVE);
         }
     }
     for (uint32_t g = 0; g < group; g++) {

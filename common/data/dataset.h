@@ -173,7 +173,7 @@ static inline uint64_t sl_dataset_identity(const struct sl_dataset *ds)
     return ds->shard.count ? ds->shard.whole : ds->digest;
 }
 
-// 4-byte words that an evaluation leaves for each vertex (sl_arena_predictions).
+// 4-byte words that an evaluation leaves for each vertex or pair (sl_arena_predictions).
 static inline uint32_t sl_dataset_predict_words(const struct sl_dataset *ds)
 {
     return ds->task == SL_TASK_MULTICLASS || ds->task == SL_TASK_LINK ? 1 : ds->n_classes;

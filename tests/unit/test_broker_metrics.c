@@ -311,6 +311,10 @@ TEST(the_usual_measure_is_the_tasks)
     ck_assert_int_eq(sl_measure_of(SL_METRIC_AUTO, SL_TASK_MULTILABEL), SL_MEASURE_MICRO_F1);
     ck_assert_int_eq(sl_measure_of(SL_METRIC_AUTO, SL_TASK_REGRESSION), SL_MEASURE_LOSS);
     ck_assert_int_eq(sl_measure_of(SL_METRIC_ROC_AUC, SL_TASK_MULTICLASS), SL_MEASURE_ROC_AUC);
+    ck_assert_int_eq(sl_measure_of(SL_METRIC_AUTO, SL_TASK_LINK), SL_MEASURE_HITS);
+    ck_assert_int_eq(sl_measure_of_own(SL_METRIC_AUTO, SL_TASK_LINK), SL_MEASURE_MRR);
+    ck_assert_int_eq(sl_measure_of_own(SL_METRIC_HITS, SL_TASK_LINK), SL_MEASURE_HITS);
+    ck_assert_int_eq(sl_measure_of_own(SL_METRIC_AUTO, SL_TASK_MULTICLASS), SL_MEASURE_ACCURACY);
     ck_assert_str_eq(sl_measure_key(SL_MEASURE_MACRO_F1), "macro_f1");
 }
 
