@@ -479,7 +479,9 @@ static int write_edge_file(struct pass *p, const char *name, const char *path)
 // What this command writes anew, or what a user keeps beside the arrays.
 static int is_shared(const struct dirent *e)
 {
-    static const char *const own[] = {"indptr.npy", "indices.npy", "train_edges.npy"};
+    static const char *const own[] = {"indptr.npy",      "indices.npy",
+                                      "train_edges.npy", "train_edge_weight.npy",
+                                      "train_neg.npy",   "train_neg_target.npy"};
     const char *dot = strrchr(e->d_name, '.');
     for (size_t i = 0; i < SL_COUNT_OF(own); i++)
         if (strcmp(e->d_name, own[i]) == 0)
