@@ -11,7 +11,11 @@ struct sl_link_items sl_link_items_of(const struct sl_dataset *ds, enum sl_split
         return items;
     }
     items.n_positive = items.edges.n;
-    if (items.n_positive)
+    items.given = ds->negatives[split];
+    items.per_positive = items.given.ids ? items.given.per_positive : 0;
+    if (items.n_positive && items.given.ids)
+        items.n_negative = items.given.n;
+    else if (items.n_positive)
         items.n_negative = negatives ? negatives : items.n_positive;
     return items;
 }
@@ -24,6 +28,14 @@ uint32_t sl_link_items_target(const struct sl_dataset *ds, uint64_t e)
         *(ds->indptr[middle] <= e ? &low : &high) = middle;
     }
     return (uint32_t)low;
+}
+
+static void given_negative(const struct sl_link_items *items, uint64_t i, uint32_t pair[2])
+{
+    const struct sl_negatives *given = &items->given;
+    const bool own = given->per_positive > 0;
+    pair[0] = own ? items->edges.ids[i / given->per_positive * 2] : given->ids[2 * i];
+    pair[1] = given->ids[own ? i : 2 * i + 1];
 }
 
 static uint32_t any_vertex(const struct sl_link_items *items, const uint32_t *words)
@@ -51,7 +63,9 @@ static void draw_negative(const struct sl_link_items *items, uint64_t i, uint32_
 
 void sl_link_items_pair(const struct sl_link_items *items, uint64_t i, uint32_t pair[2])
 {
-    if (i >= items->n_positive) {
+    if (i >= items->n_positive && items->given.ids) {
+        given_negative(items, i - items->n_positive, pair);
+    } else if (i >= items->n_positive) {
         draw_negative(items, i - items->n_positive, pair);
     } else if (items->edges.ids) {
         pair[0] = items->edges.ids[2 * i];

@@ -6,7 +6,7 @@
  * Training pairs are train_edges.npy, or without it all edges of the graph by their place in
  * indices.npy.
  *
- * Where the data set gives no negatives they are drawn: number i is a function of (seed, split, i),
+ * Negatives are those of the data set. Where it gives none they are drawn: number i is a function of (seed, split, i),
  * so that every process sees the same ones and nobody keeps them. Both ends are uniform, and
  * neither the same vertex nor, as task.strict says, an edge. After SL_LINK_TRIES pairs that are
  * edges the last one is taken: a graph so dense has hardly anything else.
@@ -24,6 +24,7 @@ enum { SL_LINK_TRIES = 128 };
 struct sl_link_items {
     const struct sl_dataset *ds;
     struct sl_pair_list edges;
+    struct sl_negatives given; // ids NULL: they are drawn
     uint64_t n_positive, n_negative; // items: positives, then negatives
     // Negatives of each positive, in its order; 0: all positives have the same ones.
     uint32_t per_positive;
