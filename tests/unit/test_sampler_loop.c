@@ -752,7 +752,7 @@ START_TEST(the_probe_is_a_training_batch_that_trainers_find_in_the_arena)
     struct sl_block_estimate e;
     const struct sl_block *there;
     ck_assert_int_eq(sl_drawer_init(&d, &fx.topology, sl_kernels_cpu()), SL_OK);
-    ck_assert_int_eq(sl_plan_measure(&config, &d, &e), SL_OK);
+    ck_assert_int_eq(sl_plan_measure(&config, &d, NULL, &e), SL_OK);
     ck_assert_int_eq(sl_probe_wait(&arena, 1, &there), SL_ETIMEDOUT);
     sl_probe_offer(&arena, 1, e.probe);
     ck_assert_int_eq(sl_probe_wait(&arena, 1, &there), SL_OK);
