@@ -26,10 +26,15 @@ unsigned sl_config_needs(const struct sl_config *c)
 
 struct sl_visits_sampling sl_config_sampling(const struct sl_config *c)
 {
+    const bool drawn = sl_config_is_links(c) && c->task.negatives != SL_NEGATIVES_BATCH;
     return (struct sl_visits_sampling){.fanout = c->sampler.fanout,
                                        .n_hops = c->sampler.n_fanout,
                                        .expands_new = c->sampler.expand == SL_EXPAND_NEW,
-                                       .replaces = c->sampler.replace};
+                                       .replaces = c->sampler.replace,
+                                       .batch_size = (double)c->sampler.batch_size,
+                                       .negatives = drawn ? c->task.per_positive : 0,
+                                       .negatives_by_degree =
+                                           c->task.negatives == SL_NEGATIVES_DEGREE};
 }
 
 // Pairs in the place of vertices: their numbers.

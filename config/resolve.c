@@ -5,6 +5,7 @@
  */
 #include "config/parse_internal.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,6 +70,8 @@ static int resolve_model(const struct sl_parse *p)
                          c->model.hidden, heads, nearest);
 }
 
+enum { PAIRS_MOST = 1 << 30 }; // of a mini-batch: their ends are numbered with 32 bits
+
 // Keys of links that others decide.
 static int resolve_links(const struct sl_parse *p)
 {
@@ -100,6 +103,12 @@ static int resolve_links(const struct sl_parse *p)
         return sl_parse_fail(p, "nodes",
                              "found several nodes with task.kind \"link\", wanted 1: jobs of links "
                              "run on one node: remove the key");
+    if (c->sampler.batch_size * (1 + c->task.per_positive) > PAIRS_MOST)
+        return sl_parse_fail(p, "task.per_positive",
+                             "found %u with sampler.batch_size %" PRIu64
+                             ", wanted at most %u positive and negative pairs in a mini-batch: "
+                             "lower either",
+                             c->task.per_positive, c->sampler.batch_size, (unsigned)PAIRS_MOST);
     if (c->task.negatives == SL_NEGATIVES_BATCH && c->sampler.batch_size < 2)
         return sl_parse_fail(p, "task.negatives",
                              "found \"batch\" with sampler.batch_size 1, wanted other pairs in "

@@ -68,7 +68,7 @@ int sl_node_rows_open(struct sl_node_rows *r, const struct sl_node_rows_spec *sp
 
 int sl_node_rows_measure(struct sl_node_rows *r, struct sl_block_estimate *out)
 {
-    SL_TRY(sl_plan_measure(r->spec.config, &r->drawer, out));
+    SL_TRY(sl_plan_measure(r->spec.config, &r->drawer, NULL, out));
     r->mean_bytes = out->mean_bytes;
     return SL_OK;
 }

@@ -87,3 +87,19 @@ bool sl_block_put_labels(const struct sl_topology *topology, const uint32_t *see
     const struct sl_dataset *ds = &topology->dataset;
     return (ds->target ? put_targets : put_classes)(ds, seeds, block, c);
 }
+
+bool sl_block_put_pairs(const struct sl_pairs *pairs, struct sl_block *block,
+                        struct sl_block_cursor *c)
+{
+    const size_t n = pairs->n;
+    uint32_t *at = sl_block_place(c, n * SL_PAIR_BYTES, &block->label_offset);
+    block->flags |= SL_BLOCK_HAS_PAIRS;
+    block->n_targets = pairs->per_positive;
+    block->n_pairs = pairs->n;
+    if (!at)
+        return false;
+    memcpy(at, pairs->ids, 2 * n * sizeof *at);
+    memcpy(at + 2 * n, pairs->weight, n * sizeof *at);
+    memcpy(at + 3 * n, pairs->shift, n * sizeof *at);
+    return true;
+}

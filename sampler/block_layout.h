@@ -42,4 +42,8 @@ void sl_block_share_hops(struct sl_block *block, uint32_t n_hops, const struct s
 bool sl_block_put_labels(const struct sl_topology *topology, const uint32_t *seeds,
                          struct sl_block *block, struct sl_block_cursor *c);
 
+// A job of links has its pairs there.
+bool sl_block_put_pairs(const struct sl_pairs *pairs, struct sl_block *block,
+                        struct sl_block_cursor *c);
+
 #endif

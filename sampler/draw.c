@@ -121,7 +121,7 @@ static int check_job(const struct sl_drawer *d, const struct sl_draw_job *job)
                            job->seeds[i], n_nodes);
     if (d->device.residence && sl_draw_plan_on_cores(job->plan))
         return sl_fail(SL_EUNSUPPORTED,
-                       "sampling: a subgraph or disjoint trees on a device: wanted "
+                       "sampling: a subgraph, disjoint trees or pairs on a device: wanted "
                        "a drawer of the processor");
     return SL_OK;
 }
@@ -327,7 +327,9 @@ static int draw(struct sl_drawer *d, struct sl_draw_job *job)
     const struct sl_draw_plan *plan = job->plan;
     struct sl_block *block = job->block;
     struct sl_block_cursor *c = &job->cursor;
-    if (!sl_block_put_labels(d->topology, job->seeds, block, c))
+    const bool fits = job->pairs ? sl_block_put_pairs(job->pairs, block, c)
+                                 : sl_block_put_labels(d->topology, job->seeds, block, c);
+    if (!fits)
         return SL_EAGAIN;
     SL_TRY(plan->disjoint ? draw_trees(d, job) : draw_hops(d, plan, job->seeds, block, c));
     const uint64_t t0 = sl_now_ns();

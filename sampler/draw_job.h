@@ -16,6 +16,8 @@ struct sl_draw_job {
     uint32_t epoch, batch;
     const uint32_t *seeds; // (n_seeds) all different
     uint32_t n_seeds;
+    // Of a job of links: its pairs, whose ends the seeds are. NULL: the seeds' labels.
+    const struct sl_pairs *pairs;
     uint32_t first_seed;    // place of seeds[0] in the epoch; where the plan is disjoint
     struct sl_block *block; // aligned to 64 bytes
     uint64_t capacity;      // bytes there

@@ -26,6 +26,7 @@ struct sl_draw_plan {
                                // self-loops where the topology has looked for them
     uint32_t paths, length;    // random walks: of each vertex, steps of each
     float restart;             // ... probability of starting over
+    bool pairs;                // a job of links: each batch has pairs (pairs.h)
 };
 
 // Whether each edge of a block carries how often it was walked.
@@ -37,7 +38,7 @@ static inline bool sl_draw_plan_has_visits(const struct sl_draw_plan *plan)
 // Whether only the processor can draw it.
 static inline bool sl_draw_plan_on_cores(const struct sl_draw_plan *plan)
 {
-    return plan->disjoint || plan->subgraph != SL_SUBGRAPH_DIRECTIONAL;
+    return plan->disjoint || plan->subgraph != SL_SUBGRAPH_DIRECTIONAL || plan->pairs;
 }
 
 // Hops of a block: those drawn, and the subgraph of its vertices.

@@ -68,7 +68,7 @@ static enum sl_ahead how_far_ahead(const struct sl_sampler *s)
     return switched_on ? SL_AHEAD_CURRENT_ONLY : SL_AHEAD_ALL;
 }
 
-// The vertices of the task's cell.
+// The vertices of the task's cell, or of its pairs.
 static int find_seeds(const struct sl_sampler *s, struct task *t)
 {
     const struct sl_phase_spec *spec = &t->lease.phase->spec;
@@ -98,6 +98,11 @@ static int find_seeds(const struct sl_sampler *s, struct task *t)
                        spec->set, (unsigned long long)size);
     t->job.seeds += first;
     t->job.first_seed = (uint32_t)first;
+    if (!t->plan.pairs)
+        return SL_OK;
+    const uint64_t t0 = sl_now_ns();
+    SL_TRY(sl_pair_maker_find_seeds(s->pairs, &t->job));
+    t->lease.entry->sample_ns += sl_now_ns() - t0;
     return SL_OK;
 }
 

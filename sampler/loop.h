@@ -31,6 +31,7 @@ struct sl_sampler {
     uint32_t device;
     const struct sl_config *config;
     struct sl_drawer *drawer;
+    struct sl_pair_maker *pairs;  // of a job of links, else NULL
     struct sl_worker_slot *stats; // or NULL
     const _Atomic bool *stop;     // or NULL
     uint64_t guess_bytes;         // payload memory to ask for first

@@ -26,6 +26,7 @@ struct program {
     struct sl_heartbeat pulse;
     void *pinned; // of the arena, or NULL
     struct sl_drawer drawer;
+    struct sl_pair_maker pairs; // of a job of links
     struct sl_block_estimate estimate;
     struct sl_mirror mirror; // of blocks, on a GPU that trains as well
 };
@@ -35,7 +36,8 @@ static int open_device(struct program *p)
     const struct sl_device_config *d = &p->config.devices[p->worker.device];
     if (d->kind == SL_DEVICE_CPU || sl_config_draws_on_cores(&p->config)) {
         if (d->kind != SL_DEVICE_CPU)
-            sl_log_info("sampling: on cores, for sampler.subgraph and sampler.disjoint");
+            sl_log_info("sampling: on cores, as only they draw for task.kind \"link\", "
+                        "sampler.subgraph and sampler.disjoint");
         p->device = sl_device_host();
         p->kernels = sl_kernels_cpu();
         return SL_OK;
@@ -73,7 +75,7 @@ static uint64_t resident_bytes(const struct program *p)
         return 0; // the device has nothing of it
     uint64_t graph = p->device->is_host ? sl_topology_resident_bytes(&p->topology)
                                         : sl_graph_placement_bytes(&p->residence);
-    return graph + sl_drawer_bytes(&p->drawer) + p->mirror.bytes;
+    return graph + sl_drawer_bytes(&p->drawer) + sl_pair_maker_bytes(&p->pairs) + p->mirror.bytes;
 }
 
 static void share_edges(struct program *p)
@@ -123,7 +125,9 @@ static int prepare(struct program *p)
     if (sl_config_drops_self_loops(&p->config))
         SL_TRY(sl_topology_find_self_loops(&p->topology, threads));
     SL_TRY(make_drawer(p));
-    SL_TRY(sl_plan_measure(&p->config, &p->drawer, &p->estimate));
+    if (sl_config_is_links(&p->config))
+        SL_TRY(sl_pair_maker_init(&p->pairs, &p->config, &p->topology.dataset));
+    SL_TRY(sl_plan_measure(&p->config, &p->drawer, &p->pairs, &p->estimate));
     if (sl_config_trains_beside(&p->config, w->device))
         sl_mirror_open(&p->mirror, p->device, p->estimate.max_bytes);
     if (p->device->is_host)
@@ -165,6 +169,7 @@ static int work(void *ctx)
         .device = p->worker.device,
         .config = &p->config,
         .drawer = &p->drawer,
+        .pairs = &p->pairs,
         .stats = p->worker.stats,
         .stop = &p->worker.stop,
         .guess_bytes = p->estimate.max_bytes,
@@ -178,6 +183,7 @@ static void release(void *ctx)
 {
     struct program *p = ctx;
     sl_block_estimate_fini(&p->estimate);
+    sl_pair_maker_fini(&p->pairs);
     sl_drawer_fini(&p->drawer);
     sl_mirror_close(&p->mirror);
     if (p->pinned)

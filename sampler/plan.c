@@ -33,6 +33,7 @@ struct sl_draw_plan sl_plan_of(const struct sl_config *config, enum sl_phase_kin
         .paths = config->sampler.paths,
         .length = config->sampler.length,
         .restart = (float)config->sampler.restart,
+        .pairs = sl_config_is_links(config),
     };
     memcpy(plan.fanout, eval ? config->evaluate.fanout : config->sampler.fanout,
            plan.n_hops * sizeof plan.fanout[0]);
@@ -43,7 +44,8 @@ struct prober {
     struct sl_drawer *drawer;
     bool ranked; // the job's blocks will carry ranks
     bool pool;   // of cores
-    uint32_t *seeds;
+    struct sl_pair_maker *pairs; // of a job of links
+    uint32_t *items; // of a batch: vertices, or numbers of pairs
     struct sl_block *block;
     uint64_t capacity;
     uint64_t largest, sum, inputs;
@@ -58,7 +60,7 @@ static void release_block(struct prober *p)
     p->block = NULL;
 }
 
-static int draw_probe(struct prober *p, const struct sl_draw_plan *plan, uint32_t n_seeds)
+static int draw_probe(struct prober *p, const struct sl_draw_plan *plan, uint32_t n_items)
 {
     for (;;) {
         uint64_t wanted, t0 = sl_now_ns();
@@ -66,10 +68,12 @@ static int draw_probe(struct prober *p, const struct sl_draw_plan *plan, uint32_
         struct sl_draw_job job = {.plan = plan,
                                   .epoch = UINT32_MAX,
                                   .batch = p->n,
-                                  .seeds = p->seeds,
-                                  .n_seeds = n_seeds,
+                                  .seeds = p->items,
+                                  .n_seeds = n_items,
                                   .block = p->block,
                                   .capacity = p->capacity};
+        if (plan->pairs)
+            SL_TRY(sl_pair_maker_find_seeds(p->pairs, &job));
         int rc = p->block ? sl_drawer_draw(p->drawer, &job, &wanted) : SL_ERANGE;
         p->draw_ns = sl_now_ns() - t0;
         if (rc != SL_ERANGE)
@@ -93,7 +97,7 @@ static int probe_list(struct prober *p, const struct sl_draw_plan *plan,
 {
     uint64_t stride = list->n / batch;
     for (uint32_t s = 0; s < batch; s++)
-        p->seeds[s] = sl_vertex_at(list, s * stride + i * stride / PROBES);
+        p->items[s] = sl_vertex_at(list, s * stride + i * stride / PROBES);
     SL_TRY(draw_probe(p, plan, batch));
     uint64_t bytes = p->ranked ? sl_drawer_marked_bytes(p->block) : p->block->bytes;
     p->largest = SL_MAX(p->largest, bytes);
@@ -166,7 +170,7 @@ static int measure_evaluation(struct prober *p, const struct sl_config *config)
 }
 
 int sl_plan_measure(const struct sl_config *config, struct sl_drawer *drawer,
-                    struct sl_block_estimate *out)
+                    struct sl_pair_maker *pairs, struct sl_block_estimate *out)
 {
     memset(out, 0, sizeof *out);
     const struct sl_dataset *ds = &drawer->topology->dataset;
@@ -175,8 +179,9 @@ int sl_plan_measure(const struct sl_config *config, struct sl_drawer *drawer,
     struct prober p = {.drawer = drawer,
                        .ranked = sl_cache_keeps(config->cache.policy),
                        .pool = config->allocation.cores == SL_CORES_POOL,
-                       .seeds = malloc(SL_MAX(batch, 1u) * sizeof *p.seeds)};
-    if (!p.seeds)
+                       .pairs = pairs,
+                       .items = malloc(SL_MAX(batch, 1u) * sizeof *p.items)};
+    if (!p.items)
         return sl_fail(SL_ENOMEM, "sampling: no memory for %" PRIu64 " seeds", batch);
     int rc;
     SL_TRY_OUT(measure_training(&p, config, out));
@@ -189,7 +194,7 @@ out:
     if (rc < 0)
         sl_block_estimate_fini(out);
     release_block(&p);
-    free(p.seeds);
+    free(p.items);
     return rc;
 }
 

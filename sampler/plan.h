@@ -8,6 +8,7 @@
 #include "common/arena/ledger.h"
 #include "config/config.h"
 #include "sampler/draw.h"
+#include "sampler/pairs.h"
 
 // How the batches of a phase of this kind are drawn: TRAIN and PRESAMPLE alike, or EVAL (INFER is
 // not sampled).
@@ -27,11 +28,11 @@ struct sl_block_estimate {
 
 /*
  * Draws a handful of probe batches, spread over the training set (and over the validation set when
- * evaluation is sampled), in private memory. They are of no epoch of the job. Errors as the
- * kernel's, or SL_ENOMEM.
+ * evaluation is sampled), in private memory. They are of no epoch of the job. `pairs`: of a job of
+ * links, else NULL. Errors as the kernel's, or SL_ENOMEM.
  */
 int sl_plan_measure(const struct sl_config *config, struct sl_drawer *drawer,
-                    struct sl_block_estimate *out);
+                    struct sl_pair_maker *pairs, struct sl_block_estimate *out);
 void sl_block_estimate_fini(struct sl_block_estimate *e); // safe on a zeroed struct
 
 #endif

@@ -148,13 +148,62 @@ static void note_visits(const struct hop *h, uint32_t *hotness)
     }
 }
 
+// Of training pairs: how often each vertex is a target, of negatives as well.
+static void visit_targets(const struct hop *h, double *visits)
+{
+    const struct sl_dataset *ds = h->ds;
+    const struct sl_pair_list *edges = &ds->edges[SL_SPLIT_TRAIN];
+    const bool by_degree = h->sampling->negatives_by_degree;
+    const double drawn = h->sampling->negatives * (double)ds->split[SL_SPLIT_TRAIN].n;
+    double all = 0;
+    for (uint64_t i = 0; edges->ids && i < edges->n; i++)
+        visits[edges->ids[2 * i + 1]]++;
+    for (uint64_t v = 0; !edges->ids && v < ds->n_nodes; v++)
+        visits[v] = (double)sl_dataset_degree(ds, v);
+    for (uint64_t v = 0; v < ds->n_nodes; v++)
+        all += by_degree ? pow(visits[v], 0.75) : 1;
+    for (uint64_t v = 0; v < ds->n_nodes; v++)
+        visits[v] += drawn / all * (by_degree ? pow(visits[v], 0.75) : 1);
+}
+
+// Ends of training pairs, which are in any batch, become batches that have them.
+static void merge_ends(const struct hop *h, double *visits)
+{
+    const struct sl_dataset *ds = h->ds;
+    const double batches = (double)ds->split[SL_SPLIT_TRAIN].n / h->sampling->batch_size;
+    for (uint64_t v = 0; v < ds->n_nodes; v++)
+        visits[v] = -expm1(-visits[v] / batches) * batches;
+}
+
+// How often each vertex is a seed. hotness (n_nodes) is scratch.
+static int visit_seeds(const struct hop *h, double *visits, uint32_t *hotness)
+{
+    const struct sl_dataset *ds = h->ds;
+    const struct sl_vertex_list *train = &ds->split[SL_SPLIT_TRAIN];
+    const struct sl_pair_list *edges = &ds->edges[SL_SPLIT_TRAIN];
+    if (ds->task != SL_TASK_LINK) {
+        for (uint64_t i = 0; i < train->n; i++)
+            visits[sl_vertex_at(train, i)] = 1;
+        return SL_OK;
+    }
+    visit_targets(h, visits);
+    for (uint64_t i = 0; edges->ids && i < edges->n; i++)
+        visits[edges->ids[2 * i]]++;
+    if (!edges->ids) {
+        SL_TRY(sl_hotness_degree(ds->indices, ds->indices_dtype, ds->n_edges, ds->n_nodes, NULL,
+                                 hotness));
+        for (uint64_t v = 0; v < ds->n_nodes; v++)
+            visits[v] += hotness[v];
+    }
+    merge_ends(h, visits);
+    return SL_OK;
+}
+
 // visits (n_nodes) is scratch, zeroed.
 static int follow_hops(struct hop *h, double *visits, uint32_t *hotness)
 {
     const struct sl_visits_sampling *s = h->sampling;
-    const struct sl_vertex_list *train = &h->ds->split[SL_SPLIT_TRAIN];
-    for (uint64_t i = 0; i < train->n; i++)
-        visits[sl_vertex_at(train, i)] = 1;
+    SL_TRY(visit_seeds(h, visits, hotness));
     memset(hotness, 0, h->ds->n_nodes * sizeof *hotness);
     note_visits(h, hotness);
     for (uint32_t hop = 0; hop < s->n_hops; hop++) {

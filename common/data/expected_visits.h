@@ -1,8 +1,9 @@
 /*
  * expected_visits.h - how often sampling is expected to meet a vertex, without drawing anything.
  *
- * Of an epoch of uniform sampling. f_0 is 1 for training vertices; hop l finds u as often as the
- * sum, over the edges u -> v, of f_l(v) * the chance that an edge of v is drawn. That chance is
+ * Of an epoch of uniform sampling. f_0 is 1 for training vertices; where training is of pairs it is
+ * in how many batches the vertex is an end of one, or of a negative, if each pair may be in any of
+ * them. Hop l finds u as often as the sum, over the edges u -> v, of f_l(v) * the chance that an edge of v is drawn. That chance is
  * min(1, fanout[l] / in-degree(v)); with replacement 1 - (1 - 1 / in-degree(v))^fanout[l]. Where
  * every hop draws for all vertices that its batch knows, f_(l+1) is f_l and what hop l finds; where
  * it draws for the new ones, what hop l finds alone. A vertex's expected visits are how often it is
@@ -22,6 +23,10 @@ struct sl_visits_sampling {
     uint32_t n_hops;
     bool expands_new; // a hop draws for the vertices that are new in the one before, not for all
     bool replaces;    // draws with replacement
+    // Of pairs (SL_TASK_LINK): how many are in a batch, and vertices that are drawn for each as the
+    // ends of its negatives, from all or by degree; 0 where they are those of its batch.
+    double batch_size, negatives;
+    bool negatives_by_degree;
 };
 
 struct sl_visits_watch {

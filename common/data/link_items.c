@@ -1,5 +1,6 @@
 #include "common/data/link_items.h"
 
+#include "common/base/bits.h"
 #include "common/base/philox.h"
 
 struct sl_link_items sl_link_items_of(const struct sl_dataset *ds, enum sl_split split,
@@ -73,5 +74,44 @@ void sl_link_items_pair(const struct sl_link_items *items, uint64_t i, uint32_t 
     } else {
         pair[0] = sl_dataset_source(items->ds, i);
         pair[1] = sl_link_items_target(items->ds, i);
+    }
+}
+
+enum { SIDE_BY_SIDE = 32 }; // searches: their loads do not wait for one another
+
+// n <= SIDE_BY_SIDE of them, each the last vertex whose edges begin at its edge or before.
+static void find_targets(const struct sl_dataset *ds, const uint32_t *edges, uint32_t n,
+                         uint32_t *targets)
+{
+    uint64_t low[SIDE_BY_SIDE] = {0};
+    for (uint64_t left = ds->n_nodes; left > 1; left -= left / 2)
+        for (uint32_t i = 0; i < n; i++)
+            low[i] += ds->indptr[low[i] + left / 2] <= edges[i] ? left / 2 : 0;
+    for (uint32_t i = 0; i < n; i++)
+        targets[i] = (uint32_t)low[i];
+}
+
+void sl_link_items_targets(const struct sl_link_items *items, const uint32_t *numbers, uint32_t n,
+                           uint32_t *targets)
+{
+    for (uint32_t i = 0; items->edges.ids && i < n; i++)
+        targets[i] = items->edges.ids[2 * (uint64_t)numbers[i] + 1];
+    for (uint32_t i = 0; !items->edges.ids && i < n; i += SIDE_BY_SIDE)
+        find_targets(items->ds, numbers + i, SL_MIN(n - i, (uint32_t)SIDE_BY_SIDE), targets + i);
+}
+
+void sl_link_items_pairs(const struct sl_link_items *items, const uint32_t *numbers, uint32_t n,
+                         uint32_t *pairs)
+{
+    uint32_t targets[SIDE_BY_SIDE];
+    for (uint32_t i = 0; i < n; i += SIDE_BY_SIDE) {
+        const uint32_t some = SL_MIN(n - i, (uint32_t)SIDE_BY_SIDE);
+        sl_link_items_targets(items, numbers + i, some, targets);
+        for (uint32_t k = 0; k < some; k++) {
+            const uint64_t number = numbers[i + k];
+            pairs[2 * (i + k)] = items->edges.ids ? items->edges.ids[2 * number]
+                                                  : sl_dataset_source(items->ds, number);
+            pairs[2 * (i + k) + 1] = targets[k];
+        }
     }
 }

@@ -243,6 +243,9 @@ static const struct sl_draw_plan fixture_plans[] = {
      .seed = 7},
 };
 
+// What the next batches have in the place of labels, where it is not NULL.
+static const struct sl_pairs *fixture_pairs;
+
 static inline int fixture_draw_into(struct sl_drawer *d, const struct sl_draw_plan *plan,
                                     uint32_t epoch, uint32_t batch, const uint32_t *seeds,
                                     uint32_t n_seeds, struct sl_block *block, uint64_t capacity,
@@ -253,6 +256,7 @@ static inline int fixture_draw_into(struct sl_drawer *d, const struct sl_draw_pl
                               .batch = batch,
                               .seeds = seeds,
                               .n_seeds = n_seeds,
+                              .pairs = fixture_pairs,
                               .first_seed = batch * n_seeds,
                               .block = block,
                               .capacity = capacity};

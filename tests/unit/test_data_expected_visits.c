@@ -91,6 +91,51 @@ TEST(visits_by_hand)
     expect((int64_t[]){3, 1}, 2, (float[]){0, 0, 0, 0, 0});
 }
 
+static float merged(float ends)
+{
+    return 2 * (1 - expf(-ends / 2)); // 2 batches
+}
+
+// Pairs 1 > 0, 2 > 0, 3 > 0, 3 > 0, 0 > 3, 4 > 4 of the graph, three a batch; or those of a list.
+LOOP_TEST(visits_of_pairs_by_hand, 0, 2)
+{
+    static const uint64_t offsets[] = {0, 4, 4, 4, 5, 6};
+    static const int32_t sources[] = {1, 2, 3, 3, 0, 4};
+    static const uint32_t listed[] = {1, 0, 2, 0, 3, 0, 3, 0, 0, 3, 4, 4};
+    const double by_degree = pow(4, 0.75);
+    dataset = (struct sl_dataset){
+        .n_nodes = 5,
+        .n_edges = 6,
+        .indptr = offsets,
+        .indices = sources,
+        .indices_dtype = SL_DTYPE_I32,
+        .task = SL_TASK_LINK,
+        .split = {{.n = 6}},
+        .edges = {{.n = 6, .ids = _i ? listed : NULL}},
+    };
+    struct sl_visits_sampling sampling = {.batch_size = 3};
+    static const float ends[] = {5, 1, 1, 3, 2};
+    must(sl_visits_expect(&dataset, &sampling, &watch, hotness));
+    for (uint32_t v = 0; v < 5; v++)
+        ck_assert_float_eq_tol(visits_of(v), merged(ends[v]), 1e-6f);
+    sampling.negatives = 10; // of each pair: 12 of each vertex
+    must(sl_visits_expect(&dataset, &sampling, &watch, hotness));
+    for (uint32_t v = 0; v < 5; v++)
+        ck_assert_float_eq_tol(visits_of(v), merged(ends[v] + 12), 1e-6f);
+    sampling.negatives = 1; // 6 of the targets 0, 3 and 4
+    sampling.negatives_by_degree = true;
+    must(sl_visits_expect(&dataset, &sampling, &watch, hotness));
+    const double shares[] = {by_degree, 0, 0, 1, 1};
+    for (uint32_t v = 0; v < 5; v++)
+        ck_assert_float_eq_tol(visits_of(v),
+                               merged(ends[v] + (float)(6 * shares[v] / (by_degree + 2))), 1e-5f);
+    // And on from the seeds as ever.
+    const int64_t all = -1;
+    sampling = (struct sl_visits_sampling){.batch_size = 3, .fanout = &all, .n_hops = 1};
+    must(sl_visits_expect(&dataset, &sampling, &watch, hotness));
+    ck_assert_float_eq_tol(visits_of(3), merged(3) + 2 * merged(5), 1e-5f);
+}
+
 static void make_graph(uint32_t n_nodes, enum sl_dtype dtype)
 {
     uint32_t n_edges = 0;

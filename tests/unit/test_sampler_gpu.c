@@ -321,7 +321,7 @@ TEST(probes_are_drawn_into_pinned_memory)
     struct sl_block_estimate e;
     const struct sl_config config = small_job();
     bring_to(&spy, 0.6);
-    ck_assert_int_eq(sl_plan_measure(&config, &gpu_drawer, &e), SL_OK);
+    ck_assert_int_eq(sl_plan_measure(&config, &gpu_drawer, NULL, &e), SL_OK);
     ck_assert_uint_ge(largest, e.probe->bytes);
     ck_assert_uint_eq(lent, 0);
     sl_block_estimate_fini(&e);

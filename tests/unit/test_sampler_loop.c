@@ -1,6 +1,7 @@
 /*
  * The sampler's loop against a real arena in one process: this program is broker and trainer, the
- * samplers are threads. On the processor, and on a GPU, where a sampler has two batches in hand.
+ * samplers are threads. On the processor, and on a GPU, where a sampler has two batches in hand; of
+ * vertices, and of pairs of them.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -31,6 +32,7 @@ static struct sl_graph_placement residence;
 
 struct runner {
     struct sl_drawer drawer;
+    struct sl_pair_maker pairs;
     struct sl_sampler sampler;
     _Atomic bool stop;
     pthread_t thread;
@@ -52,6 +54,25 @@ static void setup(void)
     config.evaluate.n_fanout = 1;
     config.evaluate.fanout[0] = -1;
     config.evaluate.batch_size = BATCH;
+}
+
+static uint32_t listed[2 * 2000]; // edges that a job of links learns
+
+static void setup_links(void)
+{
+    setup();
+    struct sl_dataset *ds = &fx.topology.dataset;
+    for (uint32_t i = 0; i < SL_COUNT_OF(listed) / 2; i++) {
+        const uint64_t e = (uint64_t)i * 7919 % ds->n_edges;
+        listed[2 * i] = sl_dataset_source(ds, e);
+        listed[2 * i + 1] = sl_link_items_target(ds, e);
+    }
+    ds->edges[SL_SPLIT_TRAIN] = (struct sl_pair_list){SL_COUNT_OF(listed) / 2, listed};
+    config.task.kind = SL_JOB_LINKS;
+    config.task.negatives = SL_NEGATIVES_DEGREE;
+    config.task.strict = SL_STRICT_ALL;
+    config.task.per_positive = 2;
+    ck_assert_int_eq(sl_config_choose_items(&config, ds), SL_OK);
 }
 
 static void setup_gpu(void)
@@ -92,10 +113,10 @@ static void open_arena(uint64_t payload_bytes)
     ck_assert_int_ge(fd, 0);
     ck_assert_int_eq(sl_arena_create(fd, &spec, &arena), SL_OK);
     // An order that is not the list's: backwards, the next epoch's from the middle on.
-    const uint32_t *train = fx.split[SL_SPLIT_TRAIN];
+    const struct sl_vertex_list *train = &fx.topology.dataset.split[SL_SPLIT_TRAIN];
     for (uint64_t i = 0; i < n_train; i++) {
-        sl_arena_order(&arena, 0)[i] = train[n_train - 1 - i];
-        sl_arena_order(&arena, 1)[i] = train[(i + n_train / 2) % n_train];
+        sl_arena_order(&arena, 0)[i] = sl_vertex_at(train, n_train - 1 - i);
+        sl_arena_order(&arena, 1)[i] = sl_vertex_at(train, (i + n_train / 2) % n_train);
     }
     pin_blocks(true);
 }
@@ -148,12 +169,15 @@ static void prepare(struct runner *r, uint32_t worker, uint64_t guess_bytes)
         sl_drawer_init_on(&r->drawer, &fx.topology, &residence);
     else
         ck_assert_int_eq(sl_drawer_init(&r->drawer, &fx.topology, sl_kernels_cpu()), SL_OK);
+    if (sl_config_is_links(&config))
+        ck_assert_int_eq(sl_pair_maker_init(&r->pairs, &config, &fx.topology.dataset), SL_OK);
     atomic_store(&r->stop, false);
     r->sampler = (struct sl_sampler){.arena = &arena,
                                      .worker = worker,
                                      .device = worker - 1,
                                      .config = &config,
                                      .drawer = &r->drawer,
+                                     .pairs = &r->pairs,
                                      .stats = sl_stats_slot(&arena, worker - 1),
                                      .stop = &r->stop,
                                      .guess_bytes = guess_bytes,
@@ -178,6 +202,7 @@ static int join(struct runner *r)
 {
     ck_assert_int_eq(pthread_join(r->thread, NULL), 0);
     sl_drawer_fini(&r->drawer);
+    sl_pair_maker_fini(&r->pairs);
     return r->rc;
 }
 
@@ -232,7 +257,17 @@ static struct sl_block *draw_cell(struct sl_drawer *d, const struct sl_phase_spe
     const struct sl_draw_plan plan = sl_plan_of(&config, (enum sl_phase_kind)spec->kind);
     uint64_t first = (uint64_t)cell * spec->batch_size;
     uint32_t n_seeds = (uint32_t)SL_MIN((uint64_t)spec->batch_size, spec->n_items - first);
-    struct sl_block *plain = fixture_draw(d, &plan, spec->epoch, cell, vertices + first, n_seeds);
+    struct sl_draw_job job = {
+        .epoch = spec->epoch, .batch = cell, .seeds = vertices + first, .n_seeds = n_seeds};
+    struct sl_pair_maker maker = {0};
+    if (plan.pairs) {
+        EXPECT(sl_pair_maker_init(&maker, &config, &fx.topology.dataset) == SL_OK, "pairs");
+        EXPECT(sl_pair_maker_find_seeds(&maker, &job) == SL_OK, "seeds");
+    }
+    fixture_pairs = job.pairs;
+    struct sl_block *plain =
+        fixture_draw(d, &plan, job.epoch, job.batch, job.seeds, job.n_seeds);
+    sl_pair_maker_fini(&maker);
     uint64_t bytes = sl_drawer_marked_bytes(plain);
     struct sl_block *b = fixture_alloc(bytes);
     memcpy(b, plain, plain->bytes);
@@ -752,7 +787,7 @@ START_TEST(the_probe_is_a_training_batch_that_trainers_find_in_the_arena)
     struct sl_block_estimate e;
     const struct sl_block *there;
     ck_assert_int_eq(sl_drawer_init(&d, &fx.topology, sl_kernels_cpu()), SL_OK);
-    ck_assert_int_eq(sl_plan_measure(&config, &d, &e), SL_OK);
+    ck_assert_int_eq(sl_plan_measure(&config, &d, NULL, &e), SL_OK);
     ck_assert_int_eq(sl_probe_wait(&arena, 1, &there), SL_ETIMEDOUT);
     sl_probe_offer(&arena, 1, e.probe);
     ck_assert_int_eq(sl_probe_wait(&arena, 1, &there), SL_OK);
@@ -866,6 +901,17 @@ int main(void)
     } else {
         printf("SKIP: tests on a GPU: there is no lib/libsluice_cuda_simt.so here\n");
     }
+    // What is claimed, drawn and handed on is the same where items are pairs.
+    c = tcase_create("links");
+    tcase_set_timeout(c, TIMEOUT_S);
+    tcase_add_checked_fixture(c, setup_links, teardown);
+    tcase_add_loop_test(c, every_batch_of_an_epoch_is_drawn_from_the_shuffled_order, 0,
+                        SAMPLERS_MAX);
+    tcase_add_test(c, a_first_guess_that_is_too_small_grows);
+    tcase_add_test(c, a_small_arena_holds_the_sampler_back_and_nothing_is_lost);
+    tcase_add_test(c, a_batch_that_was_taken_away_is_dropped_and_drawn_again);
+    tcase_add_loop_test(c, a_pre_sampled_epoch_is_counted_and_not_kept, 0, 2);
+    suite_add_tcase(s, c);
     SRunner *r = srunner_create(s);
     srunner_run_all(r, CK_ENV);
     int failed = srunner_ntests_failed(r);

@@ -107,9 +107,9 @@ TEST(pre_sampling_draws_as_training_does)
 TEST(a_job_with_a_cache_needs_room_for_ranks)
 {
     struct sl_block_estimate without, with;
-    ck_assert_int_eq(sl_plan_measure(&config, &drawer, &without), SL_OK);
+    ck_assert_int_eq(sl_plan_measure(&config, &drawer, NULL, &without), SL_OK);
     config.cache.policy = SL_CACHE_PRESC;
-    ck_assert_int_eq(sl_plan_measure(&config, &drawer, &with), SL_OK);
+    ck_assert_int_eq(sl_plan_measure(&config, &drawer, NULL, &with), SL_OK);
     uint64_t ranks = sl_drawer_marked_bytes(with.probe) - with.probe->bytes;
     ck_assert_uint_ge(ranks, with.probe->n_input * 4ull);
     ck_assert_uint_ge(with.max_bytes, without.max_bytes + ranks);
@@ -122,8 +122,8 @@ TEST(the_largest_training_probe_is_kept)
 {
     struct sl_block_estimate e, again;
     config.evaluate.full = false; // its blocks are larger, but nobody trains on them
-    ck_assert_int_eq(sl_plan_measure(&config, &drawer, &e), SL_OK);
-    ck_assert_int_eq(sl_plan_measure(&config, &drawer, &again), SL_OK);
+    ck_assert_int_eq(sl_plan_measure(&config, &drawer, NULL, &e), SL_OK);
+    ck_assert_int_eq(sl_plan_measure(&config, &drawer, NULL, &again), SL_OK);
     ck_assert_uint_eq(e.probe->n_hops, 2);
     ck_assert_uint_eq(e.probe->n_seeds, 128);
     ck_assert_uint_eq(e.probe->epoch, UINT32_MAX);
@@ -143,12 +143,12 @@ enum { TIMEOUT_S = 60 };
 TEST(the_time_of_a_batch_is_measured)
 {
     struct sl_block_estimate e;
-    ck_assert_int_eq(sl_plan_measure(&config, &drawer, &e), SL_OK);
+    ck_assert_int_eq(sl_plan_measure(&config, &drawer, NULL, &e), SL_OK);
     ck_assert_uint_gt(e.t_sample_ns, 1000);
     ck_assert_uint_lt(e.t_sample_ns, TIMEOUT_S * 1000000000ull); // in nanoseconds
     sl_block_estimate_fini(&e);
     config.throttle.sample = 2.5;
-    ck_assert_int_eq(sl_plan_measure(&config, &drawer, &e), SL_OK);
+    ck_assert_int_eq(sl_plan_measure(&config, &drawer, NULL, &e), SL_OK);
     ck_assert_uint_eq(e.t_sample_ns, 2500000000u);
     sl_block_estimate_fini(&e);
 }
@@ -158,7 +158,7 @@ TEST(an_error_of_the_kernel_leaves_nothing)
     config.sampler.kind = SL_SAMPLER_WEIGHTED;
     fx.topology.view.weight_prefix = NULL;
     struct sl_block_estimate e;
-    ck_assert_int_eq(sl_plan_measure(&config, &drawer, &e), SL_EINVAL);
+    ck_assert_int_eq(sl_plan_measure(&config, &drawer, NULL, &e), SL_EINVAL);
     ck_assert_ptr_null(e.probe);
 }
 
@@ -166,7 +166,7 @@ TEST(the_measured_size_holds_for_an_epoch)
 {
     struct sl_draw_plan plan = sl_plan_of(&config, SL_PHASE_TRAIN);
     struct sl_block_estimate guess, real = real_epoch(&plan, SL_SPLIT_TRAIN, 128);
-    ck_assert_int_eq(sl_plan_measure(&config, &drawer, &guess), SL_OK);
+    ck_assert_int_eq(sl_plan_measure(&config, &drawer, NULL, &guess), SL_OK);
     ck_assert_uint_ge(guess.max_bytes, real.max_bytes);
     ck_assert_uint_le(guess.max_bytes, 2 * real.max_bytes);
     ck_assert_uint_ge(guess.mean_bytes, real.mean_bytes * 8 / 10);
@@ -177,9 +177,9 @@ TEST(the_measured_size_holds_for_an_epoch)
 TEST(sampled_evaluation_counts_too)
 {
     struct sl_block_estimate without, with;
-    ck_assert_int_eq(sl_plan_measure(&config, &drawer, &without), SL_OK);
+    ck_assert_int_eq(sl_plan_measure(&config, &drawer, NULL, &without), SL_OK);
     config.evaluate.full = false;
-    ck_assert_int_eq(sl_plan_measure(&config, &drawer, &with), SL_OK);
+    ck_assert_int_eq(sl_plan_measure(&config, &drawer, NULL, &with), SL_OK);
     struct sl_draw_plan plan = sl_plan_of(&config, SL_PHASE_EVAL);
     struct sl_block_estimate real = real_epoch(&plan, SL_SPLIT_VAL, 64);
     ck_assert_uint_gt(real.max_bytes, without.max_bytes); // its fanouts are larger
@@ -195,7 +195,7 @@ TEST(a_batch_of_more_than_the_training_set)
     const struct sl_vertex_list *list = &fx.topology.dataset.split[SL_SPLIT_TRAIN];
     struct sl_block_estimate guess;
     struct sl_block *b = fixture_draw(&drawer, &plan, 0, 0, list->ids, (uint32_t)list->n);
-    ck_assert_int_eq(sl_plan_measure(&config, &drawer, &guess), SL_OK);
+    ck_assert_int_eq(sl_plan_measure(&config, &drawer, NULL, &guess), SL_OK);
     ck_assert_uint_ge(guess.max_bytes, b->bytes);
     free(b);
     sl_block_estimate_fini(&guess);
@@ -207,7 +207,7 @@ TEST(one_training_vertex)
     fx.topology.dataset.split[SL_SPLIT_VAL].n = 0;
     config.evaluate.full = false;
     struct sl_block_estimate guess;
-    ck_assert_int_eq(sl_plan_measure(&config, &drawer, &guess), SL_OK);
+    ck_assert_int_eq(sl_plan_measure(&config, &drawer, NULL, &guess), SL_OK);
     ck_assert_uint_ge(guess.max_bytes, sizeof(struct sl_block));
     ck_assert_uint_ge(guess.mean_bytes, sizeof(struct sl_block));
     sl_block_estimate_fini(&guess);
@@ -219,7 +219,7 @@ TEST(probing_changes_no_batch)
     const uint32_t *seeds = fx.split[SL_SPLIT_TRAIN];
     struct sl_block *before = fixture_draw(&drawer, &plan, 0, 0, seeds, 128);
     struct sl_block_estimate guess;
-    ck_assert_int_eq(sl_plan_measure(&config, &drawer, &guess), SL_OK);
+    ck_assert_int_eq(sl_plan_measure(&config, &drawer, NULL, &guess), SL_OK);
     struct sl_block *after = fixture_draw(&drawer, &plan, 0, 0, seeds, 128);
     ck_assert_uint_eq(before->bytes, after->bytes);
     ck_assert_int_eq(memcmp(before, after, before->bytes), 0);

@@ -1,0 +1,320 @@
+#include "sampler/pairs.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/bits.h"
+#include "common/base/error.h"
+#include "common/base/log.h"
+#include "common/base/philox.h"
+
+enum { LANES = 32 }; // negatives that are drawn side by side, so that their loads overlap
+
+// A negative that has no target yet.
+struct lane {
+    uint32_t q; // its number
+    uint32_t tries;
+    uint32_t candidate; // of the last try: a vertex, or a place in the batch
+    uint32_t target;    // the vertex that this is
+    bool is_kept;
+};
+
+// --- what is known of the job --------------------------------------------------------------------
+
+static int count_targets(struct sl_pair_maker *m)
+{
+    const struct sl_pair_list *edges = &m->items.edges;
+    m->n_pairs_to = calloc(m->items.ds->n_nodes, sizeof *m->n_pairs_to);
+    if (!m->n_pairs_to)
+        return sl_fail(SL_ENOMEM, "no memory for the number of training pairs to each vertex");
+    for (uint64_t i = 0; i < edges->n; i++)
+        m->n_pairs_to[edges->ids[2 * i + 1]]++;
+    return SL_OK;
+}
+
+int sl_pair_maker_init(struct sl_pair_maker *m, const struct sl_config *config,
+                       const struct sl_dataset *ds)
+{
+    *m = (struct sl_pair_maker){.seed = config->seed,
+                                .negatives = config->task.negatives,
+                                .per_positive = config->task.per_positive,
+                                .strict = config->task.strict != SL_STRICT_NONE,
+                                .items = sl_link_items_of(ds, SL_SPLIT_TRAIN, 0)};
+    int rc = sl_idmap_create(1, &m->map);
+    if (rc == SL_OK && m->strict)
+        rc = sl_edge_lookup_init(&m->edges, ds, config->task.strict == SL_STRICT_ALL);
+    if (rc == SL_OK && m->items.edges.ids && m->negatives != SL_NEGATIVES_UNIFORM)
+        rc = count_targets(m);
+    if (rc < 0)
+        sl_pair_maker_fini(m);
+    return rc;
+}
+
+void sl_pair_maker_fini(struct sl_pair_maker *m)
+{
+    sl_edge_lookup_fini(&m->edges);
+    sl_idmap_destroy(m->map);
+    free(m->n_pairs_to);
+    free(m->ids);
+    free(m->weight);
+    free(m->seeds);
+    *m = (struct sl_pair_maker){0};
+}
+
+uint64_t sl_pair_maker_bytes(const struct sl_pair_maker *m)
+{
+    return m->edges.n_listed * sizeof *m->edges.listed +
+           (m->n_pairs_to ? m->items.ds->n_nodes * sizeof *m->n_pairs_to : 0) +
+           m->capacity * (SL_PAIR_BYTES + 2 * sizeof *m->seeds) +
+           (m->map ? sl_idmap_bytes(m->map) : 0);
+}
+
+static uint64_t pairs_to(const struct sl_pair_maker *m, uint32_t v)
+{
+    return m->n_pairs_to ? m->n_pairs_to[v] : sl_dataset_degree(m->items.ds, v);
+}
+
+// --- one negative --------------------------------------------------------------------------------
+
+static uint32_t source_of(const struct sl_pair_maker *m, uint32_t q)
+{
+    return m->ids[2 * (uint64_t)(q / m->per_positive)];
+}
+
+static bool may_be_pair(const struct sl_pair_maker *m, uint32_t source, uint32_t target)
+{
+    return source != target && !(m->strict && sl_edge_lookup_has(&m->edges, source, target));
+}
+
+static void put_negative(struct sl_pair_maker *m, uint32_t q, uint32_t target, float weight)
+{
+    const uint64_t pair = (uint64_t)m->pairs.n_positive + q;
+    m->ids[2 * pair] = source_of(m, q);
+    m->ids[2 * pair + 1] = target;
+    m->weight[pair] = weight;
+}
+
+static void put_none(struct sl_pair_maker *m, uint32_t q)
+{
+    const uint32_t source = source_of(m, q);
+    put_negative(m, q, source, 0);
+    if (m->has_warned)
+        return;
+    m->has_warned = true;
+    sl_log_warn("sampling: vertex %" PRIu32 " has no negative pair, as %s would be itself%s, and "
+                "there may be more like it: their negatives do not count in the loss%s",
+                source,
+                m->negatives == SL_NEGATIVES_BATCH ? "each other target in its mini-batch"
+                                                   : "each target",
+                m->strict ? " or an edge" : "",
+                m->strict ? ": set task.strict to \"none\" to let edges be negatives" : "");
+}
+
+static struct sl_futile_walk *futile_of(struct sl_pair_maker *m, uint32_t source)
+{
+    return &m->futile[source * 2654435761u >> 24];
+}
+
+// The first vertex behind x that may be the target; the source where there is none.
+static uint32_t walk_vertices(struct sl_pair_maker *m, uint32_t source, uint32_t x)
+{
+    struct sl_futile_walk *known = futile_of(m, source);
+    const uint64_t n = m->items.ds->n_nodes;
+    uint64_t k = 0; // vertices that are none
+    while (k < n) {
+        const uint64_t v = (x + 1ull + k) % n;
+        const uint64_t into = (v + n - known->first) % n; // as far into those that are known
+        if (known->source == source && into < known->n)
+            k += known->n - into;
+        else if ((m->negatives == SL_NEGATIVES_DEGREE && pairs_to(m, (uint32_t)v) == 0) ||
+                 !may_be_pair(m, source, (uint32_t)v))
+            k++;
+        else
+            break;
+    }
+    const uint32_t target = k < n ? (uint32_t)((x + 1ull + k) % n) : source;
+    k = SL_MIN(k, n);
+    if (known->source != source || k > known->n)
+        *known = (struct sl_futile_walk){source, (uint32_t)((x + 1ull) % n), (uint32_t)k};
+    return target;
+}
+
+// The same of the batch's targets, behind the one in place p and without that of positive i.
+static uint32_t walk_places(const struct sl_pair_maker *m, uint32_t i, uint32_t p)
+{
+    const uint32_t n = m->pairs.n_positive, source = m->ids[2 * (uint64_t)i];
+    for (uint32_t k = 1; k <= n; k++) {
+        const uint32_t place = (uint32_t)(((uint64_t)p + k) % n);
+        const uint32_t target = m->ids[2 * (uint64_t)place + 1];
+        if (place != i && may_be_pair(m, source, target))
+            return target;
+    }
+    return source;
+}
+
+// Before any try: nothing to choose from.
+static bool has_none(struct sl_pair_maker *m, uint32_t q)
+{
+    if (m->negatives == SL_NEGATIVES_BATCH)
+        return m->pairs.n_positive == 1;
+    const uint32_t source = source_of(m, q);
+    const struct sl_futile_walk *known = futile_of(m, source);
+    return known->source == source && known->n == m->items.ds->n_nodes;
+}
+
+// --- all of a batch ------------------------------------------------------------------------------
+
+// The next try of each lane.
+static void draw_candidates(const struct sl_pair_maker *m, uint32_t epoch, uint32_t batch,
+                            struct lane *lanes, uint32_t n)
+{
+    const struct sl_dataset *ds = m->items.ds;
+    const uint32_t most = m->negatives == SL_NEGATIVES_UNIFORM  ? (uint32_t)ds->n_nodes
+                          : m->negatives == SL_NEGATIVES_DEGREE ? (uint32_t)m->items.n_positive
+                                                                : m->pairs.n_positive - 1;
+    uint32_t numbers[LANES], targets[LANES], kept[LANES];
+    for (uint32_t k = 0; k < n; k++) {
+        struct lane *lane = &lanes[k];
+        const struct sl_rng_block r = sl_philox(
+            m->seed, sl_rng_word0(SL_RNG_NEGATIVE, 0, lane->tries), lane->q, batch, epoch);
+        lane->is_kept = sl_rng_below(r.w[0], most, &numbers[k]);
+        kept[k] = r.w[1];
+    }
+    if (m->negatives == SL_NEGATIVES_DEGREE)
+        sl_link_items_targets(&m->items, numbers, n, targets);
+    for (uint32_t k = 0; k < n; k++) {
+        struct lane *lane = &lanes[k];
+        if (m->negatives == SL_NEGATIVES_BATCH) {
+            lane->candidate = numbers[k] + (numbers[k] >= lane->q / m->per_positive);
+            lane->target = m->ids[2 * (uint64_t)lane->candidate + 1];
+        } else {
+            lane->target = m->negatives == SL_NEGATIVES_DEGREE ? targets[k] : numbers[k];
+            lane->candidate = lane->target;
+        }
+        if (m->strict || m->negatives == SL_NEGATIVES_DEGREE)
+            __builtin_prefetch(&ds->indptr[lane->target]);
+    }
+    const size_t id_bytes = sl_dtype_bytes(ds->indices_dtype);
+    for (uint32_t k = 0; k < n; k++) {
+        struct lane *lane = &lanes[k];
+        // Square roots are the same bits everywhere; a power need not be.
+        if (m->negatives == SL_NEGATIVES_DEGREE)
+            lane->is_kept &= kept[k] * sqrt(sqrt((double)pairs_to(m, lane->target))) < 0x1p32;
+        if (m->strict)
+            __builtin_prefetch((const char *)ds->indices + ds->indptr[lane->target] * id_bytes);
+    }
+}
+
+// Whether the lane's negative is settled.
+static bool settle(struct sl_pair_maker *m, struct lane *lane)
+{
+    const uint32_t source = source_of(m, lane->q), i = lane->q / m->per_positive;
+    if (lane->is_kept && may_be_pair(m, source, lane->target)) {
+        put_negative(m, lane->q, lane->target, 1);
+        return true;
+    }
+    if (++lane->tries < SL_PAIR_TRIES)
+        return false;
+    const uint32_t target = m->negatives == SL_NEGATIVES_BATCH
+                                ? walk_places(m, i, lane->candidate)
+                                : walk_vertices(m, source, lane->candidate);
+    if (target != source)
+        put_negative(m, lane->q, target, 1);
+    else
+        put_none(m, lane->q);
+    return true;
+}
+
+static void draw_negatives(struct sl_pair_maker *m, uint32_t epoch, uint32_t batch)
+{
+    struct lane lanes[LANES];
+    uint32_t n = 0, next = 0;
+    const uint32_t end = m->pairs.n - m->pairs.n_positive;
+    while (n > 0 || next < end) {
+        for (; n < LANES && next < end; next++) {
+            if (has_none(m, next))
+                put_none(m, next);
+            else
+                lanes[n++] = (struct lane){.q = next};
+        }
+        draw_candidates(m, epoch, batch, lanes, n);
+        for (uint32_t k = 0; k < n;) {
+            if (settle(m, &lanes[k]))
+                lanes[k] = lanes[--n];
+            else
+                k++;
+        }
+    }
+}
+
+static void put_shifts(struct sl_pair_maker *m)
+{
+    memset(m->shift, 0, m->pairs.n * sizeof *m->shift);
+    if (m->negatives != SL_NEGATIVES_BATCH)
+        return;
+    const double all = (double)m->items.n_positive;
+    for (uint32_t k = 0; k < m->pairs.n; k++) // the target of a pair that is none may have no pairs
+        if (m->weight[k] > 0)
+            m->shift[k] = (float)log((double)pairs_to(m, m->ids[2 * (uint64_t)k + 1]) / all);
+}
+
+// The ends become local ids.
+static int number_ends(struct sl_pair_maker *m)
+{
+    const uint64_t n = 2 * (uint64_t)m->pairs.n;
+    SL_TRY(sl_idmap_reset(m->map, SL_MAX(m->n_seeds, m->pairs.n)));
+    m->n_seeds = 0;
+    for (uint64_t k = 0; k < n; k++)
+        SL_TRY(sl_idmap_insert(m->map, m->ids[k], m->seeds, &m->n_seeds, (uint32_t)n, &m->ids[k]));
+    return SL_OK;
+}
+
+static int reserve(struct sl_pair_maker *m, uint64_t n)
+{
+    if (n <= m->capacity)
+        return SL_OK;
+    free(m->ids);
+    free(m->weight);
+    free(m->seeds);
+    m->ids = malloc(2 * n * sizeof *m->ids);
+    m->weight = malloc(2 * n * sizeof *m->weight);
+    m->seeds = malloc(2 * n * sizeof *m->seeds);
+    m->capacity = m->ids && m->weight && m->seeds ? n : 0;
+    if (!m->capacity)
+        return sl_fail(SL_ENOMEM,
+                       "sampling: no memory for a mini-batch of %" PRIu64
+                       " pairs: set sampler.batch_size or task.per_positive lower",
+                       n);
+    m->shift = m->weight + n;
+    return SL_OK;
+}
+
+int sl_pair_maker_make(struct sl_pair_maker *m, uint32_t epoch, uint32_t batch,
+                       const uint32_t *items, uint32_t n_items)
+{
+    const uint64_t n = (uint64_t)n_items * (1 + m->per_positive);
+    SL_TRY(reserve(m, n));
+    m->pairs = (struct sl_pairs){.n = (uint32_t)n,
+                                 .n_positive = n_items,
+                                 .per_positive = m->per_positive,
+                                 .ids = m->ids,
+                                 .weight = m->weight,
+                                 .shift = m->shift};
+    sl_link_items_pairs(&m->items, items, n_items, m->ids);
+    for (uint32_t i = 0; i < n_items; i++)
+        m->weight[i] = 1;
+    draw_negatives(m, epoch, batch);
+    put_shifts(m);
+    return number_ends(m);
+}
+
+int sl_pair_maker_find_seeds(struct sl_pair_maker *m, struct sl_draw_job *job)
+{
+    SL_TRY(sl_pair_maker_make(m, job->epoch, job->batch, job->seeds, job->n_seeds));
+    job->seeds = m->seeds;
+    job->n_seeds = m->n_seeds;
+    job->pairs = &m->pairs;
+    return SL_OK;
+}
