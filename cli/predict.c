@@ -656,7 +656,8 @@ static const struct sl_option predict_options[] = {
 static const struct sl_option embed_options[] = {
     {.name = "layer", AT(UINT, o.layer), GIVEN(o.layer_given), .placeholder = "K",
      .max = SL_CONFIG_MAX_LAYERS - 1, .no_default = true,
-     .help = "a hidden layer, from 0, as in the name convs.K; default: the last one"},
+     .help = "a hidden layer, from 0, as in the name convs.K; default: the last one, of links "
+             "what their scores are made of"},
     {0},
 };
 // clang-format on

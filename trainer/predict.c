@@ -260,16 +260,23 @@ static int choose_vertices(struct program *p, struct sl_whole_graph *g)
     return sl_fail(SL_EINVAL, "--set '%s': wanted train, val, test or all", p->a.set);
 }
 
-// The layer whose rows are wanted; --layer counts from 0, as the names of tensors do.
+// The layer whose rows are wanted; --layer counts from 0, as the names of tensors do. A model of
+// links has its outputs for embeddings.
 static int choose_layer(struct program *p, struct sl_whole_graph *g)
 {
     const struct sl_model *m = &p->model;
+    const bool links = p->objective.task == SL_TASK_LINK;
     g->layer = m->n_layers - 1;
-    g->hidden = p->a.kind == HIDDEN;
+    g->hidden = p->a.kind == HIDDEN && (p->a.has_layer || !links);
     if (!g->hidden)
         return SL_OK;
     // Without jumping knowledge the last layer's output is the model's.
     uint32_t hidden = m->n_layers - (m->jumping.kind == SL_JUMPING_NONE);
+    if (links && p->a.layer >= hidden)
+        return sl_fail(SL_EINVAL,
+                       "--layer %llu: this model of links has %u hidden layers, from 0; its "
+                       "outputs are the embeddings: leave --layer out for these",
+                       (unsigned long long)p->a.layer, hidden);
     if (hidden == 0)
         return sl_fail(SL_EINVAL, "a model of one layer has no hidden one: use `sluice predict`");
     if (p->a.has_layer && p->a.layer >= hidden)
@@ -365,6 +372,11 @@ static int open_output(struct program *p, const struct sl_whole_graph *g)
     if (p->a.check)
         return sl_logits_check_open(&p->check, p->a.check, g->n, p->width);
     if (p->a.kind == PROBABILITIES || p->a.kind == CLASSES) {
+        if (task == SL_TASK_LINK)
+            return sl_fail(SL_EINVAL,
+                           "a job of links (task.kind \"link\") has no classes: 'sluice embed' "
+                           "writes its embeddings, and so does 'sluice predict' without --classes "
+                           "and --probabilities");
         if (task != SL_TASK_MULTICLASS && task != SL_TASK_MULTILABEL)
             return sl_fail(SL_EINVAL,
                            "data set %s is of a task (%s) that has no classes: write "
