@@ -1,6 +1,7 @@
 #include "common/data/link_items.h"
 
 #include "common/base/bits.h"
+#include "common/base/error.h"
 #include "common/base/philox.h"
 
 struct sl_link_items sl_link_items_of(const struct sl_dataset *ds, enum sl_split split,
@@ -114,4 +115,23 @@ void sl_link_items_pairs(const struct sl_link_items *items, const uint32_t *numb
             pairs[2 * (i + k) + 1] = targets[k];
         }
     }
+}
+
+int sl_link_sets_init(struct sl_link_sets *s, const struct sl_dataset *ds,
+                      const struct sl_link_negatives *negatives)
+{
+    *s = (struct sl_link_sets){0};
+    SL_TRY(sl_edge_lookup_init(&s->avoid, ds, negatives->not_listed));
+    for (int i = 0; i < SL_SPLIT_COUNT; i++) {
+        s->split[i] = sl_link_items_of(ds, (enum sl_split)i, negatives->n);
+        s->split[i].seed = negatives->seed;
+        s->split[i].avoid = negatives->not_graph ? &s->avoid : NULL;
+    }
+    return SL_OK;
+}
+
+void sl_link_sets_fini(struct sl_link_sets *s)
+{
+    sl_edge_lookup_fini(&s->avoid);
+    *s = (struct sl_link_sets){0};
 }

@@ -14,6 +14,7 @@
 #ifndef SL_DATA_LINK_ITEMS_H
 #define SL_DATA_LINK_ITEMS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "common/data/dataset.h"
@@ -50,5 +51,23 @@ void sl_link_items_targets(const struct sl_link_items *items, const uint32_t *nu
 
 // The vertex whose list of in-edges edge e is in.
 uint32_t sl_link_items_target(const struct sl_dataset *ds, uint64_t e);
+
+// The pairs of all splits, and what their drawn negatives are not.
+struct sl_link_sets {
+    struct sl_edge_lookup avoid;
+    struct sl_link_items split[SL_SPLIT_COUNT];
+};
+
+// How an evaluation's negatives are drawn.
+struct sl_link_negatives {
+    uint64_t seed, n; // n as of sl_link_items_of()
+    bool not_graph;   // they are no edges of the graph
+    bool not_listed;  // nor of the data set's lists
+};
+
+// The data set must outlive it, and the struct must not move afterwards. SL_ENOMEM.
+int sl_link_sets_init(struct sl_link_sets *s, const struct sl_dataset *ds,
+                      const struct sl_link_negatives *negatives);
+void sl_link_sets_fini(struct sl_link_sets *s); // safe on a zeroed struct
 
 #endif

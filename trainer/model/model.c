@@ -181,6 +181,8 @@ uint32_t sl_model_infer_width(const struct sl_model *model)
     uint32_t width = 0;
     for (uint32_t l = 0; l + 1 < model->n_layers; l++)
         width = SL_MAX(width, model->layer[l].d_out);
+    if (model->objective->task == SL_TASK_LINK)
+        width = SL_MAX(width, model->n_outputs);
     return width;
 }
 

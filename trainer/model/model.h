@@ -35,6 +35,7 @@
 
 #include "common/arena/heartbeat.h"
 #include "common/arena/block.h"
+#include "common/data/link_items.h"
 #include "config/config.h"
 #include "trainer/model/decoder.h"
 #include "trainer/model/jumping.h"
@@ -77,6 +78,7 @@ struct sl_model {
     const struct sl_self_loops *self_loops; // of the graph; NULL: it has none
     struct sl_neighbours *neighbours;       // by random walks (neighbours.h); NULL: all neighbours
     const struct sl_heartbeat *pulse;       // asked between layers whether to leave; NULL for none
+    const struct sl_link_sets *links;       // the pairs of a job of links
     struct sl_row_source *features; // where they come from; NULL: from where they are mapped
 
     struct sl_mempool pool;                     // device memory
@@ -103,8 +105,8 @@ int sl_model_init(struct sl_model *model, const struct sl_config *config, uint32
                   const struct sl_kernels *kernels);
 void sl_model_fini(struct sl_model *model); // safe on a zeroed struct
 
-// Floats a row of the widest activation that layer-wise inference keeps of all vertices; 0 for a
-// model of one layer.
+// Floats a row of the widest activation that layer-wise inference keeps of all vertices: outputs
+// only of links; 0 where it keeps none.
 uint32_t sl_model_infer_width(const struct sl_model *model);
 
 // True when degrees are counted without the graph's own self-loops: inference then needs
