@@ -434,7 +434,8 @@ static int check_judgement(const struct sl_phases *p, const struct sl_open_phase
     const bool test = o->step.purpose != SL_PURPOSE_VALIDATE;
     char what[128];
     if (m->rc < 0)
-        return sl_fail(m->rc, "%s", m->message);
+        return sl_fail(m->rc, "the %s after epoch %u: %s", test ? "test" : "validation",
+                       o->step.epoch + 1, m->message);
     if (isfinite(m->judged.sums.loss) && found->not_finite == 0)
         return SL_OK;
     if (found->not_finite > 0)
