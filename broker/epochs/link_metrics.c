@@ -9,8 +9,10 @@
 #include "common/base/error.h"
 #include "common/base/threads.h"
 
-// Scores that a thread takes in one go, and for which a thread of its own is worth its start.
-enum { BLOCK = 1 << 18 };
+enum {
+    BLOCK = 1 << 18, // scores that a thread takes in one go, and for which one is worth its start
+    LANES = 16,
+};
 
 // --- what cannot be ranked -----------------------------------------------------------------------
 
@@ -93,17 +95,20 @@ static uint64_t width(const struct ladder *l)
     return 2 * l->scores->n_positives + 1;
 }
 
-// The first rung that is not below the score; n_positives: all are.
-static uint64_t find_rung(const struct ladder *l, uint32_t score)
+// The first rungs that are not below LANES scores; n_positives: all are. Searches go side by side and
+// without a branch, so that one does not wait for the memory of another.
+static void find_rungs(const struct ladder *l, const uint32_t *score, uint64_t *found)
 {
-    const uint32_t *from = l->rung;
-    uint64_t n = l->scores->n_positives;
-    while (n > 1) {
-        const uint64_t half = n / 2;
-        from += from[half - 1] < score ? half : 0;
-        n -= half;
+    const uint32_t *rung = l->rung;
+    for (int j = 0; j < LANES; j++)
+        found[j] = 0;
+    for (uint64_t n = l->scores->n_positives, half; n > 1; n -= half) {
+        half = n / 2;
+        for (int j = 0; j < LANES; j++)
+            found[j] += half & -(uint64_t)(rung[found[j] + half - 1] < score[j]);
     }
-    return (uint64_t)(from - l->rung) + (*from < score);
+    for (int j = 0; j < LANES; j++)
+        found[j] += rung[found[j]] < score[j];
 }
 
 static int count_share(void *ctx, int thread)
@@ -114,10 +119,15 @@ static int count_share(void *ctx, int thread)
     const uint64_t begin = SL_MIN(s->n_negatives, share * (uint64_t)thread);
     const uint64_t end = SL_MIN(s->n_negatives, begin + share);
     uint64_t *count = l->count + (uint64_t)thread * width(l);
-    for (uint64_t i = begin; i < end; i++) {
-        const uint32_t score = (uint32_t)sl_score_ordered(s->negative[i], false);
-        const uint64_t r = find_rung(l, score);
-        count[2 * r + (r < s->n_positives && l->rung[r] == score)]++;
+    for (uint64_t i = begin; i < end; i += LANES) {
+        const uint64_t n = SL_MIN(end - i, (uint64_t)LANES);
+        uint32_t score[LANES] = {0};
+        uint64_t r[LANES];
+        for (uint64_t j = 0; j < n; j++)
+            score[j] = (uint32_t)sl_score_ordered(s->negative[i + j], false);
+        find_rungs(l, score, r);
+        for (uint64_t j = 0; j < n; j++)
+            count[2 * r[j] + (r[j] < s->n_positives && l->rung[r[j]] == score[j])]++;
     }
     return SL_OK;
 }

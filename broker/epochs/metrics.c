@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "broker/epochs/link_metrics.h"
 #include "broker/epochs/score_order.h"
 #include "common/base/bits.h"
 #include "common/base/error.h"
@@ -342,26 +343,46 @@ static int judge_numbers(const struct sl_dataset *ds, const struct sl_vertex_lis
 
 // --- all of it -----------------------------------------------------------------------------------
 
-static int judge(const struct sl_dataset *dataset, const struct sl_vertex_list *list,
-                 const void *predictions, struct sl_evaluation *out)
+static int judge_links(const struct sl_judged *j, struct sl_evaluation *out)
 {
-    switch (dataset->task) {
-    case SL_TASK_REGRESSION: return judge_numbers(dataset, list, predictions, out);
-    case SL_TASK_MULTILABEL: return judge_labels(dataset, list, predictions, out);
-    default: return judge_classes(dataset, list, predictions, out);
+    const struct sl_evaluation_links *links = &j->links;
+    struct sl_link_metrics found;
+    double hits;
+    const uint64_t positives = SL_MIN(links->n_positives, j->list->n);
+    const struct sl_link_scores scores = {
+        .positive = j->predictions,
+        .negative = (const float *)j->predictions + positives,
+        .n_positives = positives,
+        .n_negatives = j->list->n - positives,
+        .own = links->own,
+    };
+    SL_TRY(sl_link_metrics_compute(&scores, &links->k, 1, 0, &hits, &found));
+    out->n_labelled = j->list->n;
+    set(out, SL_MEASURE_HITS, hits);
+    set(out, SL_MEASURE_MRR, found.mrr);
+    set(out, SL_MEASURE_ROC_AUC, found.roc_auc);
+    set(out, SL_MEASURE_AVERAGE_PRECISION, found.average_precision);
+    return SL_OK;
+}
+
+static int judge(const struct sl_judged *j, struct sl_evaluation *out)
+{
+    switch (j->dataset->task) {
+    case SL_TASK_LINK: return judge_links(j, out);
+    case SL_TASK_REGRESSION: return judge_numbers(j->dataset, j->list, j->predictions, out);
+    case SL_TASK_MULTILABEL: return judge_labels(j->dataset, j->list, j->predictions, out);
+    default: return judge_classes(j->dataset, j->list, j->predictions, out);
     }
 }
 
-int sl_metrics_compute(const struct sl_dataset *dataset, const struct sl_vertex_list *list,
-                       const void *predictions, const struct sl_evaluation_sums *sums,
-                       struct sl_evaluation *out)
+int sl_metrics_compute(const struct sl_judged *judged, struct sl_evaluation *out)
 {
     static const enum sl_measure of_errors[] = {SL_MEASURE_LOSS, SL_MEASURE_MAE, SL_MEASURE_R2};
     memset(out, 0, sizeof *out);
     for (int i = 0; i < SL_MEASURE_COUNT; i++)
         out->value[i] = NAN;
-    set(out, SL_MEASURE_LOSS, ratio(sums->loss, sums->weight));
-    SL_TRY(judge(dataset, list, predictions, out));
+    set(out, SL_MEASURE_LOSS, ratio(judged->sums.loss, judged->sums.weight));
+    SL_TRY(judge(judged, out));
     for (size_t i = 0; out->not_finite > 0 && i < SL_COUNT_OF(of_errors); i++)
         out->value[of_errors[i]] = NAN;
     return SL_OK;
@@ -371,7 +392,7 @@ int sl_metrics_compute(const struct sl_dataset *dataset, const struct sl_vertex_
 static void work(uv_work_t *request)
 {
     struct sl_metrics *m = request->data;
-    m->rc = sl_metrics_compute(m->dataset, m->list, m->predictions, &m->sums, &m->found);
+    m->rc = sl_metrics_compute(&m->judged, &m->found);
     if (m->rc < 0)
         snprintf(m->message, sizeof m->message, "%s", sl_error_message());
 }
@@ -387,7 +408,7 @@ bool sl_metrics_start(struct sl_metrics *m, uv_loop_t *loop)
 {
     m->work.data = m;
     m->busy = true;
-    uint64_t size = m->list->n * sl_dataset_predict_words(m->dataset);
+    uint64_t size = m->judged.list->n * sl_dataset_predict_words(m->judged.dataset);
     if (size > INLINE_MAX && uv_queue_work(loop, &m->work, work, done) == 0)
         return false;
     work(&m->work);

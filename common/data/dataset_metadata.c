@@ -134,7 +134,7 @@ static int get_task(const cJSON *json, const char *path, struct sl_dataset *ds,
             " (what is known of its vertices), and \"task\": {\"kind\": \"link\"} in the "
             "job file",
             path);
-    for (size_t t = 0; t < SL_TASK_LINK; t++) {
+    for (size_t t = 0; t < SL_COUNT_OF(sl_task_names); t++) {
         if (strcmp(task, sl_task_names[t]) == 0) {
             ds->task = (enum sl_task)t;
             return SL_OK;
