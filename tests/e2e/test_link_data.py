@@ -135,6 +135,31 @@ def test_ogb_targets_and_a_reordered_data_set(box):
     assert about["edges"] == {"train": 90, "val": 20, "test": 31}
 
 
+def test_ogb_vessel(box):
+    """The binary layout, with negatives for training, too; no weights where none are wanted."""
+    os.makedirs(box.path("vessel", "raw"))
+    os.makedirs(box.path("vessel", "split", "spatial"))
+    edges, arrays = draw(E, 2), {"num_nodes_list": [N], "num_edges_list": [E]}
+    arrays["node_feat"] = np.ones((N, 3), np.float32)
+    np.savez(box.path("vessel", "raw", "data.npz"), edge_index=edges.T, **arrays)
+    for s in ("train", "valid", "test"):
+        part = {k: Tensor(draw(9, 2, seed=i)) for i, k in enumerate(("edge", "edge_neg"))}
+        part["weight"] = Tensor(draw(9))
+        save(box.path("vessel", "split", "spatial", f"{s}.pt"), part)
+    box.sluice("import", "ogb", "vessel", "--no-weights", "--out", "made").ok()
+    made = load(box, "made")
+    assert len(made["indices"]) == E and "train_edge_weight" not in made
+    assert np.array_equal(made["train_edges"], draw(9, 2, seed=0))
+    assert np.array_equal(made["train_neg"], draw(9, 2, seed=1))
+    # What training learns is another set once edges of the graph are held out.
+    for name in ("val_edges", "test_edges", "val_neg", "test_neg"):
+        os.remove(box.path("made", f"{name}.npy"))
+    box.sluice("split-edges", "made", "--out", "split").ok()
+    assert sorted(load(box, "split")) == sorted(
+        ("indices", "indptr", "node_feat", "val_edges", "test_edges")
+    )
+
+
 def test_ogb_split_of_vertices(box):
     """What OGB's DatasetSaver writes for a node data set."""
     ogb_folder(box, "nodes", weights=False)
