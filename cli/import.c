@@ -56,8 +56,9 @@ static const struct sl_option split_options[] = {
 };
 static const struct sl_option holdout_options[] = {
     {.name = "holdout", AT(TEXT, holdout), .placeholder = "VAL,TEST",
-     .help = "hold out edges for models of links, as `sluice split-edges` does: shares of the pairs "
-             "of vertices that go into val_edges.npy and test_edges.npy and out of the graph"},
+     .help = "hold out edges for models of links, as `sluice split-edges` does: shares of the "
+             "pairs of vertices that go into val_edges.npy and test_edges.npy and out of the "
+             "graph"},
     {.name = "pairs", AT(CHOICE, held.pairs), .choices = sl_edge_split_pairs,
      .help = "of --holdout: undirected: an edge and its reverse go together; directed: an edge by "
              "itself; auto: undirected where each edge has its reverse"},

@@ -197,12 +197,8 @@ def without_edges(box):
     with_file("raw", "triplet-type-list.csv.gz")(box)
 
 
-class Unknown:
-    pass
-
-
 STRIDED = Tensor(np.arange(80).reshape(20, 4)[:, ::2])
-WHOLE = dumps({"edge": Tensor(draw(20, 2))})
+WHOLE, OLD = (dumps({"edge": Tensor(draw(20, 2))}, old) for old in (False, True))
 KINDS = {"edge": None, "head": draw(20), "relation": draw(20), "tail": draw(20)}
 OGB_REFUSED = {
     "kinds": (with_file("raw", "edge_reltype.csv.gz"), "several kinds", "ogbl-wikikg2", "edgelist"),
@@ -222,7 +218,7 @@ OGB_REFUSED = {
     "nothing": (with_bytes(b""), "valid.pt", "ends early"),
     "other": (with_bytes(b"0 1\n1 2\n"), "valid.pt", "no pickle"),
     "array": (with_bytes(dumps(draw(20, 2))), "valid.pt", "holds no dictionary"),
-    "short": (with_bytes(dumps({"edge": Tensor(draw(20, 2))}, old=True)[:-8]), "within its tensors"),
+    "short": (with_bytes(OLD[:-8]), "valid.pt", "within its tensors"),
     "zip": (with_bytes(WHOLE[:200]), "valid.pt", "zip file"),
 }
 
@@ -258,7 +254,7 @@ def faulty(*words, **arrays):
 
 FAULTY = {
     "both": faulty("val_neg.npy and val_neg_target.npy", val_neg=PAIRS, val_neg_target=PAIRS),
-    "targets": faulty("(3, 4)", "(n, 2)", "go into val_neg_target.npy", val_neg=np.ones((3, 4), int)),
+    "targets": faulty("(3, 4)", "go into val_neg_target.npy", val_neg=np.ones((3, 4), int)),
     "pairs": faulty("(2, 2), wanted (3, k)", "go into val_neg.npy", val_neg_target=PAIRS[:2]),
     "alone": faulty("test_neg.npy and no test_edges.npy", test_neg=PAIRS),
     "unpaired": faulty("no train_edges.npy", train_neg_target=PAIRS),
