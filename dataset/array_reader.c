@@ -235,6 +235,7 @@ static int open_part(struct sl_array_reader *r, const struct sl_array_part *part
     r->n = r->left = r->head.data_bytes / r->width;
     r->utf8 = part->utf8;
     r->n_coded = part->n_bytes;
+    r->ahead = r->head_bytes; // of which nothing is
     if (r->n == 0)
         return SL_OK;
     uint64_t size = part->size;

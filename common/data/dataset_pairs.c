@@ -55,10 +55,9 @@ static int check_weights(const struct sl_dataset *ds, int s)
     const uint64_t n = ds->files->npy[edges].head.shape[0];
     if (w->head.dtype == SL_DTYPE_F32 && w->head.ndim == 1 && w->n_elems == n)
         return SL_OK;
-    return sl_fail(SL_EFORMAT,
-                   "%s, wanted float32 (%" PRIu64 "), a weight for each pair of %s: save "
-                   "w.astype(numpy.float32)",
-                   sl_dataset_describe(ds, f).text, n, sl_dataset_file_name(edges));
+    return sl_fail(SL_EFORMAT, "%s, wanted float32 (%" PRIu64 ",), a weight for each pair of %s%s",
+                   sl_dataset_describe(ds, f).text, n, sl_dataset_file_name(edges),
+                   w->head.dtype == SL_DTYPE_F32 ? "" : ": save w.astype(numpy.float32)");
 }
 
 static int check_targets(const struct sl_dataset *ds, int s)
