@@ -686,10 +686,12 @@ const struct sl_key sl_keys[] = {
      LINK,
      .doc = "K of Hits@K. Only with link."},
     {.path = "evaluate.negatives", .type = SL_KEY_INTEGER, AT(evaluate.negatives), FIXED,
-     .min = 1, .max = 4294967295.0, .fallback_note = "as many as positives",
+     .min = 1, .max = 4294967295.0,
+     .word = "auto", .fallback = "\"auto\"",
      LINK,
      .doc = "Pairs without an edge, drawn once, that validation and test edges are compared with "
-            "where the data set has no negatives of its own. Only with link."},
+            "where the data set has no negatives of its own. auto: as many as those. Only with "
+            "link."},
     {.path = "evaluate.test", .type = SL_KEY_WORD, AT(evaluate.test), FREE,
      .words = tests, .fallback = "\"final\"",
      OWN,

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/base/bits.h"
+#include "common/data/link_items.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/arena/nodes.h"
@@ -483,6 +484,18 @@ static void take_judgement(struct sl_phases *p, const struct sl_open_phase *o)
     p->next = sl_plan_after_training(&p->setup.plan, o->step.epoch);
 }
 
+// Which of a split's items are edges, of a job of links.
+static struct sl_evaluation_links links_of(const struct sl_phases *p, enum sl_split split)
+{
+    const struct sl_config *config = p->setup.plan.config;
+    if (!sl_config_is_links(config))
+        return (struct sl_evaluation_links){0};
+    const struct sl_link_items items =
+        sl_link_items_of(p->setup.dataset, split, config->evaluate.negatives);
+    return (struct sl_evaluation_links){
+        .n_positives = items.n_positive, .k = config->evaluate.k, .own = items.per_positive > 0};
+}
+
 static void on_judged(void *ctx);
 
 // Judges the evaluation that the phase ends. False when that goes on: on_judged() ends it.
@@ -494,7 +507,8 @@ static bool judge(struct sl_phases *p, const struct sl_open_phase *o, uint64_t n
     *m = (struct sl_metrics){
         .judged = {.dataset = p->setup.dataset,
                    .list = &p->setup.plan.split[test ? SL_SPLIT_TEST : SL_SPLIT_VAL],
-                   .predictions = sl_arena_predictions(p->arena)},
+                   .predictions = sl_arena_predictions(p->arena),
+                   .links = links_of(p, test ? SL_SPLIT_TEST : SL_SPLIT_VAL)},
         .on_done = on_judged,
         .ctx = p,
     };
