@@ -95,8 +95,8 @@ static uint64_t width(const struct ladder *l)
     return 2 * l->scores->n_positives + 1;
 }
 
-// The first rungs that are not below LANES scores; n_positives: all are. Searches go side by side and
-// without a branch, so that one does not wait for the memory of another.
+// The first rungs that are not below LANES scores; n_positives: all are. Searches go side by side
+// and without a branch, so that one does not wait for the memory of another.
 static void find_rungs(const struct ladder *l, const uint32_t *score, uint64_t *found)
 {
     const uint32_t *rung = l->rung;

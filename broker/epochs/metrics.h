@@ -2,8 +2,8 @@
  * metrics.h - how good the predictions of an evaluation are.
  *
  * PROBLEM. Which metric says something depends on the task, and most of them are no sums over
- * vertices or pairs: F1 needs all predictions of a class, ROC-AUC their order. Sorting millions of scores
- * must not block the broker.
+ * vertices or pairs: F1 needs all predictions of a class, ROC-AUC their order. Sorting millions of
+ * scores must not block the broker.
  *
  * DESIGN. Trainers leave a prediction for each item of the list (sl_arena_predictions), and loss
  * and weight, which are sums, in the cells' entries. The rest is computed here from the predictions
@@ -84,7 +84,8 @@ struct sl_metrics {
     uv_work_t work;
 };
 
-// The caller has set judged, on_done and ctx; the struct must stay where it is. True when it is done already; false when on_done will say so.
+// The caller has set judged, on_done and ctx; the struct must stay where it is. True
+// when it is done already; false when on_done will say so.
 bool sl_metrics_start(struct sl_metrics *m, uv_loop_t *loop);
 
 #endif
