@@ -33,20 +33,23 @@ static void release(void *state)
 
 #define AT(kind, field) SL_OPTION_AT(kind, sl_generate, field)
 // clang-format off
-static const struct sl_option options[] = {
+static const struct sl_option vertices[] = {
     {.name = "nodes", AT(UINT, nodes), .placeholder = "N", .min = 1, .max = SL_GENERATE_NODES_MAX,
      .help = "number of vertices"},
-    {.name = "edges", AT(UINT, edges), .placeholder = "M", .min = 0, .max = 1e13,
-     SL_OPTION_GIVEN(sl_generate, edges_given), .no_default = true,
-     .help = "number of edges to draw, 0 for the same vertices without any"},
-    {.name = "feat-dim", AT(UINT, feat_dim), .placeholder = "D", .max = 65536,
-     .help = "features of a vertex, 0 for none"},
     {.name = "classes", AT(UINT, classes), .placeholder = "C", .max = 1e6,
      .help = "labels 0 to C - 1, 0 for none"},
     {.name = "train-ratio", AT(REAL, train_ratio), .placeholder = "R", .min = 0, .max = 1,
      .help = "share of the vertices to train on"},
     {.name = "val-ratio", AT(REAL, val_ratio), .placeholder = "R", .min = 0, .max = 1,
      .help = "share to validate on; the rest is for testing"},
+    {0},
+};
+static const struct sl_option options[] = {
+    {.name = "edges", AT(UINT, edges), .placeholder = "M", .min = 0, .max = 1e13,
+     SL_OPTION_GIVEN(sl_generate, edges_given), .no_default = true,
+     .help = "number of edges to draw, 0 for the same vertices without any"},
+    {.name = "feat-dim", AT(UINT, feat_dim), .placeholder = "D", .max = 65536,
+     .help = "features of a vertex, 0 for none"},
     {.name = "seed", AT(UINT, seed), .placeholder = "N",
      .help = "the same arguments and seed make the same bytes"},
     {.name = "memory", AT(SIZE, memory_bytes), .placeholder = "SIZE", .min = SL_EDGE_SORT_MIN_BYTES,
@@ -55,6 +58,7 @@ static const struct sl_option options[] = {
      .max = SL_GENERATE_THREADS_MAX, .no_default = true, .help = "else one for each core"},
     {0},
 };
+static const struct sl_option none[] = {{0}};
 // clang-format on
 
 static const struct sl_command *kinds(void)
@@ -70,6 +74,7 @@ static const struct sl_command *kinds(void)
             .about = kind->about,
             .example = kind->example,
             .options = {{sl_dataset_command_place, offsetof(struct request, run.making)},
+                        {kind->of_sides ? none : vertices, offsetof(struct request, run)},
                         {options, offsetof(struct request, run)},
                         {sl_dataset_command_quiet, offsetof(struct request, run.making)},
                         {sl_output_option, offsetof(struct request, output)},

@@ -46,6 +46,7 @@ struct inspection {
     uint32_t n_bins;
     uint64_t min_degree, max_degree;
     double min_weight, mean_weight, max_weight; // where edges have weights
+    uint64_t n_within; // edges of a graph of two sides that join vertices of one
     struct sl_label_summary labels;
     struct sl_batch_estimate batch;
     struct sl_pair_audit pairs[SL_SPLIT_COUNT];
@@ -88,6 +89,14 @@ static void count_weights(struct inspection *in)
         sum += of_vertex;
     }
     in->mean_weight = sum / (double)ds->n_edges;
+}
+
+static void count_within(struct inspection *in)
+{
+    const struct sl_dataset *ds = &in->ds;
+    for (uint64_t v = 0; ds->first_side && v < ds->n_nodes; v++)
+        for (uint64_t e = ds->indptr[v]; e < ds->indptr[v + 1]; e++)
+            in->n_within += (v < ds->first_side) == (sl_dataset_source(ds, e) < ds->first_side);
 }
 
 static int find_overlaps(struct inspection *in)
@@ -158,6 +167,16 @@ static void show_names(struct sl_table *t, const char *row, const struct sl_name
         sl_table_row(t, "%s|from '%s' to '%s'", row, shown[0], shown[1]);
 }
 
+static void show_sides(struct sl_table *t, const struct inspection *in)
+{
+    char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES], c[SL_UNITS_BYTES];
+    if (in->ds.first_side)
+        sl_table_row(t, "sides|%s vertices, then %s; %s edges within a side",
+                     sl_units_grouped(a, in->ds.first_side),
+                     sl_units_grouped(b, in->ds.n_nodes - in->ds.first_side),
+                     sl_units_grouped(c, in->n_within));
+}
+
 static uint64_t feature_bytes(const struct sl_dataset *ds)
 {
     return ds->feat ? sl_features_bytes(ds) : 0;
@@ -203,6 +222,7 @@ static void print_overview(const struct inspection *in)
         sl_table_row(&t, "|of the features %s of %s, a sample: --full checks all",
                      sl_units_bytes(a, ds->feat_checked), sl_units_bytes(b, feature_bytes(ds)));
     sl_table_row(&t, "vertices|%s", sl_units_grouped(a, ds->n_nodes));
+    show_sides(&t, in);
     sl_table_row(&t, "edges|%s%s", sl_units_grouped(a, ds->n_edges),
                  ds->edge_weight ? ", with weights" : "");
     if (ds->edge_weight)
@@ -370,6 +390,16 @@ static void add_pairs(cJSON *root, const struct inspection *in)
     }
 }
 
+static void add_sides(cJSON *root, const struct inspection *in)
+{
+    if (in->ds.first_side == 0)
+        return;
+    cJSON *sides = cJSON_AddObjectToObject(root, "sides");
+    cJSON_AddNumberToObject(sides, "first", (double)in->ds.first_side);
+    cJSON_AddNumberToObject(sides, "second", (double)(in->ds.n_nodes - in->ds.first_side));
+    cJSON_AddNumberToObject(sides, "edges_within", (double)in->n_within);
+}
+
 static cJSON *to_json(const struct inspection *in)
 {
     const struct sl_dataset *ds = &in->ds;
@@ -410,6 +440,7 @@ static cJSON *to_json(const struct inspection *in)
     cJSON_AddNumberToObject(root, "feat_dim", ds->feat_dim);
     if (ds->feat)
         cJSON_AddStringToObject(root, "feat_dtype", sl_npy_dtype_name(ds->feat_dtype));
+    add_sides(root, in);
     add_shard(root, ds);
     cJSON_AddNumberToObject(root, "num_classes", ds->n_classes);
     sl_label_summary_to_json(&in->labels, root);
@@ -446,6 +477,7 @@ static int inspect(void *state)
     SL_TRY(open_names(&in->ds, SL_NAMES_CLASS, in->ds.n_classes, &in->class_names));
     count_degrees(in);
     count_weights(in);
+    count_within(in);
     SL_TRY(find_overlaps(in));
     for (int s = 0; s < SL_SPLIT_COUNT; s++)
         SL_TRY(sl_pair_audit_run(&in->ds, (enum sl_split)s, &in->pairs[s]));

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "common/base/error.h"
-#include "dataset/random.h"
 
 // Two independent standard normal numbers from two words (Box and Muller).
 static void gaussian_pair(uint32_t w0, uint32_t w1, float *x, float *y)
@@ -16,8 +15,8 @@ static void gaussian_pair(uint32_t w0, uint32_t w1, float *x, float *y)
     *y = radius * sinf(angle);
 }
 
-static void gaussian_row(uint64_t seed, enum sl_draw_purpose purpose, uint64_t item, uint32_t dim,
-                         float *row)
+void sl_gaussian_row(uint64_t seed, enum sl_draw_purpose purpose, uint64_t item, uint32_t dim,
+                     float *row)
 {
     for (uint32_t d = 0; d < dim; d += 4) {
         float x[4];
@@ -41,7 +40,7 @@ int sl_class_features_init(struct sl_class_features *f, uint64_t seed, uint32_t 
     for (uint32_t c = 0; c < n_classes; c++) {
         float *row = &f->means[(size_t)c * dim];
         double sum = 0;
-        gaussian_row(seed, SL_DRAW_CLASS_MEAN, c, dim, row);
+        sl_gaussian_row(seed, SL_DRAW_CLASS_MEAN, c, dim, row);
         for (uint32_t d = 0; d < dim; d++)
             sum += (double)row[d] * row[d];
         float scale = sum > 0 ? (float)(1 / sqrt(sum)) : 0;
@@ -62,7 +61,7 @@ void sl_class_features_row(const struct sl_class_features *f, uint32_t class, ui
 {
     const float *mean = &f->means[(size_t) class * f->dim];
     float noise = f->noise;
-    gaussian_row(f->seed, SL_DRAW_FEATURE, vertex, f->dim, row);
+    sl_gaussian_row(f->seed, SL_DRAW_FEATURE, vertex, f->dim, row);
     for (uint32_t d = 0; d < f->dim; d++)
         row[d] = mean[d] + noise * row[d];
 }

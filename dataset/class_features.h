@@ -9,6 +9,8 @@
 
 #include <stdint.h>
 
+#include "dataset/random.h"
+
 struct sl_class_features {
     uint64_t seed;
     uint32_t n_classes, dim;
@@ -24,5 +26,9 @@ void sl_class_features_fini(struct sl_class_features *f); // safe on a zeroed st
 // row (dim) = the features of this vertex of this class: a function of seed, class and vertex.
 void sl_class_features_row(const struct sl_class_features *f, uint32_t class, uint64_t vertex,
                            float *row);
+
+// row (dim) = independent numbers of the standard normal distribution.
+void sl_gaussian_row(uint64_t seed, enum sl_draw_purpose purpose, uint64_t item, uint32_t dim,
+                     float *row);
 
 #endif

@@ -39,6 +39,7 @@
 #include "common/data/npy.h"
 #include "common/text/units.h"
 #include "dataset/metadata.h"
+#include "dataset/pair_file.h"
 #include "dataset/vertex_blocks.h"
 
 enum { BUCKETS = 1 << 16 };
@@ -536,12 +537,12 @@ static int write_topology(struct pass *p)
 
 static int write_pairs(struct pass *p)
 {
-    static const char *const names[2] = {"test_edges.npy", "val_edges.npy"};
-    const enum sl_dtype dtype = p->ds.n_nodes > INT32_MAX ? SL_DTYPE_U32 : SL_DTYPE_I32;
+    static const enum sl_split splits[2] = {SL_SPLIT_TEST, SL_SPLIT_VAL};
     struct sl_npy_writer *w[2] = {NULL};
     int rc = SL_OK;
     for (int i = 0; i < 2 && rc == SL_OK; i++)
-        rc = create(p, names[i], dtype, 2, (uint64_t[]){p->n_gone[i], 2}, &w[i], &p->out[i]);
+        rc = sl_pair_file_create(&p->run->making.st, splits[i], p->ds.n_nodes, p->n_gone[i], &w[i],
+                                 &p->out[i]);
     if (rc == SL_OK)
         rc = sl_vertex_blocks_run(&p->blocks, "pairs held out", list_pairs, p);
     for (int i = 0; i < 2; i++)

@@ -31,6 +31,7 @@
 enum { EDGES_PER_CHUNK = 16384, VERTICES_PER_TICK = 65536 };
 
 const struct sl_generator_kind *const sl_generator_kinds[] = {
+    &sl_generate_bipartite,
     &sl_generate_citation,
     &sl_generate_planted,
     &sl_generate_rmat,
@@ -129,8 +130,10 @@ static int make_topology(struct sl_generate *run, int threads)
     // A lane needs a few thousand edges to be worth anything.
     int lanes = (int)SL_MAX(SL_MIN((uint64_t)threads, run->memory_bytes >> 18), UINT64_C(1));
     SL_TRY(sl_edge_sort_create(run->making.st.dir, run->memory_bytes, lanes, false, &work.sort));
-    sl_progress_begin(progress, "edges", g->n_edges, "edges");
-    int rc = sl_threads_run(lanes, draw_lane, &work);
+    if (!g->draw_all)
+        sl_progress_begin(progress, "edges", g->n_edges, "edges");
+    int rc =
+        g->draw_all ? g->draw_all(run, work.sort, lanes) : sl_threads_run(lanes, draw_lane, &work);
     if (rc == SL_OK)
         rc = sl_edge_sort_finish(work.sort);
     if (rc == SL_OK) {
@@ -278,6 +281,7 @@ static int write_metadata(const struct sl_generate *run)
         .feat_dim = g->feat_dim,
         .n_classes = g->n_classes,
         .directed = !g->both_ways,
+        .first_side = g->first_side,
     };
     cJSON *root = sl_metadata_to_json(&m);
     cJSON *parameters = cJSON_AddObjectToObject(root, "generator");
@@ -312,6 +316,8 @@ static void summarise(void *context, struct sl_table *t)
         sl_table_row(t, "features|%" PRIu32 " x float32", g->feat_dim);
     if (g->n_classes)
         sl_table_row(t, "classes|%" PRIu32, g->n_classes);
+    if (g->summarise)
+        g->summarise(run->context, t);
 }
 
 static int make_all(void *context)
@@ -324,6 +330,9 @@ static int make_all(void *context)
     if (g->feat_dim)
         SL_TRY(write_rows(run, threads, "features", "node_feat.npy", SL_DTYPE_F32, g->feat_dim,
                           g->features));
+    if (g->truth_dim)
+        SL_TRY(write_rows(run, threads, "truth", "node_truth.npy", SL_DTYPE_F32, g->truth_dim,
+                          g->truth));
     if (g->n_classes) {
         SL_TRY(write_rows(run, threads, "labels", "node_label.npy", SL_DTYPE_I32, 0, g->label));
         SL_TRY(g->list ? write_lists(run, g->list, run->context) : write_split(run));

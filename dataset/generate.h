@@ -18,6 +18,9 @@
 #include "common/data/dataset.h"
 #include "dataset/csc_writer.h"
 #include "dataset/dataset_builder.h"
+#include "dataset/edge_sort.h"
+
+struct sl_generate;
 
 // What a kind prepares; its functions get the kind's context.
 struct sl_generator {
@@ -28,6 +31,11 @@ struct sl_generator {
     uint32_t feat_dim;  // 0 = no features
     uint32_t n_classes; // 0 = no labels and no split
 
+    uint64_t first_side; // as in metadata.h
+
+    // Instead of draw_edges(): adds all edges to the sort by its lanes, and writes what else there
+    // is to write. NULL: draw_edges() does.
+    int (*draw_all)(struct sl_generate *run, struct sl_edge_sort *sort, int n_lanes);
     // Keys (edge_sort.h) of edges first .. first + n, two for each when both_ways.
     void (*draw_edges)(const void *context, uint64_t first, size_t n, uint64_t *keys);
     // Weight of an edge, a function of its ends; NULL = edges have none.
@@ -36,6 +44,11 @@ struct sl_generator {
     // Which list a vertex is in, SL_SPLIT_COUNT for none; NULL = drawn, by the ratios.
     enum sl_split (*list)(const void *context, uint64_t vertex);
     void (*features)(const void *context, uint64_t vertex, void *out); // (feat_dim) floats
+    // The planted truth, node_truth.npy: (truth_dim) floats; 0 = no such file.
+    uint32_t truth_dim;
+    void (*truth)(const void *context, uint64_t vertex, void *out);
+    // Adds lines to the summary; NULL: there are none.
+    void (*summarise)(const void *context, struct sl_table *t);
     // Adds the kind's parameters to metadata.json's "generator".
     void (*describe)(const void *context, cJSON *parameters);
 };
@@ -75,12 +88,14 @@ struct sl_generator_kind {
     size_t context_bytes;
     void (*defaults)(struct sl_generate *run, void *context);
     const struct sl_option *options; // of the context
+    bool of_sides; // it says how many vertices there are by options of its own, and has no classes
     // Checks the options and fills *out.
     int (*prepare)(struct sl_generate *run, void *context, struct sl_generator *out);
     void (*close)(void *context); // NULL: there is nothing to close
 };
 
-extern const struct sl_generator_kind sl_generate_citation, sl_generate_planted, sl_generate_rmat;
+extern const struct sl_generator_kind sl_generate_bipartite, sl_generate_citation,
+    sl_generate_planted, sl_generate_rmat;
 extern const struct sl_generator_kind *const sl_generator_kinds[];
 extern const size_t sl_generator_n_kinds;
 

@@ -93,6 +93,7 @@ static int write_metadata(struct sl_import *im)
         .n_classes = f->n_classes,
         .task = f->task > SL_TASK_MULTICLASS ? sl_label_tasks[f->task] : NULL,
         .directed = !im->edge_sink.both_ways,
+        .first_side = im->first_side,
     };
     cJSON *root = sl_metadata_to_json(&m);
     cJSON *source = cJSON_AddObjectToObject(root, "source");

@@ -73,6 +73,7 @@ struct sl_import {
     struct sl_edge_sink edge_sink;
     struct sl_import_vertices vertices;
     struct sl_csc_summary csc;
+    uint64_t first_side; // as in metadata.h
     uint64_t line;       // of a text, being read, from 1
     char left_out[512];  // names of what the import does not use
     char direction[160]; // why edges are stored both ways, or as they are; "" = nothing says so

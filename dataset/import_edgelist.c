@@ -507,6 +507,8 @@ static int read_edgelist(struct sl_import *im, void *context)
                        "import %s: found no edge in %" PRIu64 " lines: wanted lines of 'source "
                        "target [weight]'",
                        im->source, im->line);
+    if (e->bipartite && !e->relabel)
+        im->first_side = e->bipartite + e->id_last; // numbered from 1 it has that id, too
     if (e->begins_with_text && e->n_text_lines == 1 && im->edge_sink.n_read > 2)
         return fail_text_line(im, e);
     SL_TRY(e->relabel ? sl_vertex_names_finish(&e->names, im, &n_nodes)

@@ -22,6 +22,8 @@ cJSON *sl_metadata_to_json(const struct sl_metadata *m)
         cJSON_AddStringToObject(root, "task", m->task ? m->task : "multiclass");
     }
     cJSON_AddBoolToObject(root, "directed", m->directed);
+    if (m->first_side)
+        cJSON_AddNumberToObject(root, "first_side", (double)m->first_side);
     return root;
 }
 

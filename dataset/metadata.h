@@ -18,6 +18,7 @@ struct sl_metadata {
     uint32_t n_classes; // 0 = no labels, and no task
     const char *task;   // NULL = "multiclass"
     bool directed;
+    uint64_t first_side; // of a graph of two sides: its vertices are 0 to first_side - 1; else 0
 };
 
 // The keys of the format (owned: cJSON_Delete, or sl_metadata_write); NULL without memory.

@@ -22,6 +22,10 @@ enum sl_draw_purpose {
     SL_DRAW_REFERENCES = 8, // item: vertex
     SL_DRAW_ROUND = 9,      // item: round of topics
     SL_DRAW_FAME = 10,      // item: era of papers << 32 | topic
+    SL_DRAW_TASTE = 11,     // item: user; n: which of his tastes
+    SL_DRAW_CHOICE = 12,    // item: user; n: attempt
+    SL_DRAW_RACE = 13,      // item: user; n: item
+    SL_DRAW_HELD_OUT = 14,  // item: user; n: which of his pairs
 };
 
 static inline struct sl_rng_block sl_draw(uint64_t seed, enum sl_draw_purpose purpose,
@@ -29,6 +33,14 @@ static inline struct sl_rng_block sl_draw(uint64_t seed, enum sl_draw_purpose pu
 {
     return sl_philox(seed, sl_rng_word0(SL_RNG_GENERATE, (uint32_t)purpose, group), (uint32_t)item,
                      (uint32_t)(item >> 32), 0);
+}
+
+// The n-th of many of an item.
+static inline struct sl_rng_block sl_draw_nth(uint64_t seed, enum sl_draw_purpose purpose,
+                                              uint64_t item, uint32_t n)
+{
+    return sl_philox(seed, sl_rng_word0(SL_RNG_GENERATE, (uint32_t)purpose, 0), (uint32_t)item,
+                     (uint32_t)(item >> 32), n);
 }
 
 // [0, 1) with 53 bits.

@@ -63,8 +63,9 @@ struct sl_dataset {
 
     uint64_t n_nodes; // below 2^32 - 1
     uint64_t n_edges;
-    const uint64_t *indptr;      // (n_nodes + 1)
-    const void *indices;         // (n_edges)
+    uint64_t first_side;    // of a graph of two sides: its vertices are 0 to first_side - 1; else 0
+    const uint64_t *indptr; // (n_nodes + 1)
+    const void *indices;    // (n_edges)
     enum sl_dtype indices_dtype; // I32, U32, I64 or U64
 
     const float *edge_weight; // (n_edges) or NULL

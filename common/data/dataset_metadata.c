@@ -1,6 +1,6 @@
 /*
  * metadata.json: {"name", "num_nodes", "num_edges", "feat_dim", "num_classes", "task", "splits",
- * "feat_stripes", "shard", "shards", "temporary"}. Further keys are the user's own (source,
+ * "first_side", "feat_stripes", "shard", "shards", "temporary"}. Further keys are the user's own (source,
  * licence, ...) and are left alone.
  */
 #include <ctype.h>
@@ -274,6 +274,7 @@ static int take_fields(const cJSON *json, const char *path, struct sl_dataset *d
     SL_TRY(get_name(json, path, ds));
     SL_TRY(get_count(json, path, "num_nodes", true, exact, &ds->n_nodes));
     SL_TRY(get_count(json, path, "num_edges", true, exact, &ds->n_edges));
+    SL_TRY(get_count(json, path, "first_side", false, exact, &ds->first_side));
     SL_TRY(get_count(json, path, "feat_dim", false, INT32_MAX, &m->feat_dim));
     SL_TRY(get_count(json, path, "num_classes", false, INT32_MAX, &n_classes));
     SL_TRY(get_task(json, path, ds, m));
@@ -281,6 +282,10 @@ static int take_fields(const cJSON *json, const char *path, struct sl_dataset *d
     SL_TRY(get_stripes(json, path, ds));
     SL_TRY(get_shard(json, path, ds));
     SL_TRY(get_temporary(json, path, ds));
+    if (ds->first_side > ds->n_nodes)
+        return sl_fail(SL_EFORMAT,
+                       "%s: \"first_side\" is %" PRIu64 ", wanted at most num_nodes = %" PRIu64,
+                       path, ds->first_side, ds->n_nodes);
     ds->n_classes = (uint32_t)n_classes;
     // 2^32 - 1 itself is the mark of "no vertex" in tables of 32-bit ids.
     if (ds->n_nodes >= UINT32_MAX)

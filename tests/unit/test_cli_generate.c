@@ -86,6 +86,18 @@ LOOP_TEST(citation_bytes_do_not_depend_on_threads_or_memory, 0, SL_COUNT_OF(ways
     same_datasets("a", "b", SL_COUNT_OF(all_files), all_files);
 }
 
+LOOP_TEST(bipartite_bytes_do_not_depend_on_threads_or_memory, 0, SL_COUNT_OF(ways))
+{
+    static const char *const files[] = {
+        "indptr.npy",    "indices.npy",    "node_feat.npy", "node_truth.npy", "train_edges.npy",
+        "val_edges.npy", "test_edges.npy", "users.npy",     "items.npy",      "metadata.json"};
+    MAKE("a", "bipartite", "--users", "20011", "--items", "3001", "--degree", "12", "--feat-dim",
+         "5", "--name", "x", "--truth", "--threads", "2");
+    MAKE("b", "bipartite", "--users", "20011", "--items", "3001", "--degree", "12", "--feat-dim",
+         "5", "--name", "x", "--truth", "--threads", ways[_i].threads, "--memory", ways[_i].memory);
+    same_datasets("a", "b", SL_COUNT_OF(files), files);
+}
+
 TEST(another_seed_makes_another_graph)
 {
     MAKE("a", "planted", "--nodes", "1000");
@@ -103,6 +115,8 @@ LOOP_TEST(no_edges_leave_the_vertices_as_they_are, 0, (int)sl_generator_n_kinds)
                                         "val_idx.npy", "test_idx.npy"};
     const char *kind = sl_generator_kinds[_i]->name;
     struct sl_dataset ds;
+    if (sl_generator_kinds[_i]->of_sides)
+        return; // users_and_items_without_edges
     MAKE("a", kind, "--nodes", "3000", "--classes", "5", "--feat-dim", "7");
     MAKE("b", kind, "--nodes", "3000", "--classes", "5", "--feat-dim", "7", "--edges", "0");
     same_datasets("a", "b", SL_COUNT_OF(files), files);
@@ -378,6 +392,62 @@ TEST(citation_works_at_its_smallest)
     }
 }
 
+// ---- shape: users and items ---------------------------------------------------------------------
+
+static bool has_source(const struct sl_dataset *ds, uint32_t v, uint32_t u)
+{
+    for (uint64_t e = ds->indptr[v]; e < ds->indptr[v + 1]; e++)
+        if (source_of(ds, e) == u)
+            return true;
+    return false;
+}
+
+TEST(users_and_items_without_edges)
+{
+    struct sl_dataset ds;
+    MAKE("a", "bipartite", "--users", "300", "--items", "90", "--tastes", "5");
+    MAKE("b", "bipartite", "--users", "300", "--items", "90", "--tastes", "5", "--edges", "0");
+    ck_assert(same_file("a/node_feat.npy", "b/node_feat.npy"));
+    ck_assert(exists("a/val_edges.npy") && !exists("b/val_edges.npy"));
+    open_dataset("b", SL_NEED_FEATURES, &ds);
+    ck_assert_uint_eq(ds.n_nodes, 390);
+    ck_assert_uint_eq(ds.n_edges, 0);
+    ck_assert_uint_eq(ds.first_side, 300);
+    ck_assert_uint_eq(ds.edges[SL_SPLIT_TRAIN].n, 0);
+    sl_dataset_close(&ds);
+}
+
+TEST(held_out_items_are_not_in_the_graph)
+{
+    struct sl_dataset ds;
+    MAKE("a", "bipartite", "--users", "1000", "--items", "200", "--edges", "9999", "--tastes", "20",
+         "--val", "0.1", "--test", "0.2", "--feat-dim", "0");
+    open_dataset("a", SL_NEED_TOPOLOGY, &ds);
+    ck_assert_uint_eq(ds.edges[SL_SPLIT_VAL].n, 1000);
+    ck_assert_uint_eq(ds.edges[SL_SPLIT_TEST].n, 2000);
+    ck_assert_uint_eq(ds.edges[SL_SPLIT_TRAIN].n, 6999);
+    ck_assert_uint_eq(ds.n_edges, 2 * 6999);
+    for (int s = 0; s < SL_SPLIT_COUNT; s++)
+        for (uint64_t i = 0; i < ds.edges[s].n; i++) {
+            const uint32_t *pair = ds.edges[s].ids + 2 * i;
+            ck_assert_uint_lt(pair[0], 1000);
+            ck_assert_uint_ge(pair[1], 1000);
+            ck_assert_int_eq(has_source(&ds, pair[1], pair[0]), s == SL_SPLIT_TRAIN);
+            ck_assert_int_eq(has_source(&ds, pair[0], pair[1]), s == SL_SPLIT_TRAIN);
+        }
+    sl_dataset_close(&ds);
+}
+
+TEST(bipartite_works_at_its_smallest)
+{
+    struct sl_dataset ds;
+    MAKE("a", "bipartite", "--users", "1", "--items", "1", "--edges", "1", "--tastes", "1",
+         "--tastes-each", "1", "--feat-dim", "1", "--truth");
+    open_dataset("a", SL_NEED_FEATURES, &ds);
+    ck_assert_uint_eq(ds.n_edges, 2);
+    sl_dataset_close(&ds);
+}
+
 // ---- shape: planted partition -------------------------------------------------------------------
 
 LOOP_TEST(planted_homophily_is_what_was_asked_for, 0, 4)
@@ -567,6 +637,17 @@ static const struct {
     {{"citation", "--exponent", "2"}, SL_ERANGE, "--exponent"},
     {{"citation", "--avg-degree", "0"}, SL_ERANGE, "--avg-degree"},
     {{"citation", "--topics", "0"}, SL_ERANGE, "--topics"},
+    {{"bipartite", "--items", "0"}, SL_ERANGE, "--items"},
+    {{"bipartite", "--users", "4294967294"}, SL_EINVAL, "wanted at most 4294967294 together"},
+    {{"bipartite", "--items", "9"}, SL_EINVAL, "--tastes 200 of --items 9"},
+    {{"bipartite", "--tastes", "2"}, SL_EINVAL, "--tastes-each 3 of --tastes 2"},
+    {{"bipartite", "--edges", "7"}, SL_EINVAL, "7 edges for --users 50000"},
+    {{"bipartite", "--users", "9", "--edges", "90001"}, SL_EINVAL, "only 90000 pairs"},
+    {{"bipartite", "--users", "9", "--edges", "89999"}, SL_EINVAL, "than the 10000 items that"},
+    {{"bipartite", "--stray", "0", "--degree", "150"}, SL_EINVAL, "150 items of a user's tastes"},
+    {{"bipartite", "--val", "0.5", "--test", "0.5"}, SL_EINVAL, "as each user keeps one"},
+    {{"bipartite", "--edges", "5", "--degree", "3"}, SL_EINVAL, "leave one out"},
+    {{"bipartite", "--nodes", "5"}, SL_EINVAL, "--nodes"},
     {{"rmta", "--scale", "3"}, SL_EINVAL, "did you mean 'rmat'?"},
 };
 
