@@ -3,18 +3,17 @@
  *
  * With softplus(z) = max(z, 0) + log(1 + e^-|z|), written so that nothing cancels or overflows
  * (element_loss.c), BCE is softplus(-s) of a positive and softplus(s) of any other pair, and BPR
- * softplus(n - p). BCE goes over the pairs as they lie; MARGIN and BPR over the comparisons, which
- * lie as the negatives do, whatever their number: the positives' side is filled in lane by lane,
- * and what a positive gets of its comparisons is added up behind that. SOFTMAX takes a positive
- * after the other. Scores of pairs that are not there are put away first, so that not even a NaN of
- * theirs is met.
+ * softplus(n - p). BCE goes over the pairs as they lie. The others have sixteen positives side by
+ * side and go through their first negatives, their second ones and so on, so that it does not
+ * matter how many there are. SOFTMAX computes its terms a second time where the gradient is wanted:
+ * they are in no memory. Scores of pairs that are not there are put away first, so that not even a
+ * NaN of theirs is met.
  *
  * The work is cut into SEGMENTS ranges that depend on its size alone; each sums in f64, and they
  * are added in order, so the result does not depend on the number of threads.
  */
 #include "kernels/kernels_internal.h"
 
-#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -112,6 +111,20 @@ SL_INLINE void add_wide(v16_f64 *sums, const sl_v16 *x)
     *sums += __builtin_convertvector(*x, v16_f64);
 }
 
+// What a span has come to, in lanes.
+struct totals {
+    v16_f64 losses, weights;
+    sl_v16_i32 counted, correct;
+};
+
+SL_INLINE void finish(const struct totals *t, struct sl_loss_result *tally)
+{
+    tally->loss = sum_lanes(&t->losses);
+    tally->weight = sum_lanes(&t->weights);
+    tally->counted = count_lanes(&t->counted);
+    tally->correct = count_lanes(&t->correct);
+}
+
 // ---- BCE ----------------------------------------------------------------------------------------
 
 SL_SIMD_VOID(bce_span,
@@ -120,8 +133,7 @@ SL_SIMD_VOID(bce_span,
              (args, begin, end, tally))
 {
     const sl_v16 zero = {0};
-    v16_f64 losses = {0}, weights = {0};
-    sl_v16_i32 n_counted = {0}, n_correct = {0};
+    struct totals totals = {0};
     struct lanes pair;
     for (uint64_t at = begin; at < end; at += SL_LANES) {
         const uint32_t n = (uint32_t)SL_MIN(end - at, (uint64_t)SL_LANES);
@@ -134,42 +146,61 @@ SL_SIMD_VOID(bce_span,
         sl_v16_choose(&pair.there, &z, &zero, &z);
         softplus(&z, &value, &slope);
         value *= pair.weight;
-        add_wide(&losses, &value);
-        add_wide(&weights, &pair.weight);
-        n_counted += pair.there;
-        n_correct += ~((pair.score > zero) ^ positive) & pair.there;
+        add_wide(&totals.losses, &value);
+        add_wide(&totals.weights, &pair.weight);
+        totals.counted += pair.there;
+        totals.correct += ~((pair.score > zero) ^ positive) & pair.there;
         if (args->dscore) {
             slope = (sl_v16)((sl_v16_u32)(slope * pair.weight) ^ sign);
             store_part(args->dscore + at, n, &slope);
         }
     }
-    tally->loss = sum_lanes(&losses);
-    tally->weight = sum_lanes(&weights);
-    tally->counted = count_lanes(&n_counted);
-    tally->correct = count_lanes(&n_correct);
+    finish(&totals, tally);
 }
 
-// ---- MARGIN, BPR --------------------------------------------------------------------------------
+// ---- the others: sixteen positives side by side -------------------------------------------------
 
-// The positive of each of n comparisons from number k on.
-SL_INLINE void spread_positives(const struct sl_pair_loss_args *args, uint64_t k, uint32_t n,
-                                struct lanes *out)
+// Negative j of n positives from number i on; those of positives that are not there are not either.
+SL_INLINE void load_negatives(const struct sl_pair_loss_args *args, uint64_t i, uint64_t j,
+                              uint32_t n, const struct lanes *positive, struct lanes *out)
 {
-    float score[SL_LANES] = {0}, shifted[SL_LANES] = {0}, weight[SL_LANES] = {0};
-    uint64_t i = k / args->per_positive, j = k % args->per_positive;
-    for (uint32_t l = 0; l < n; l++) {
-        score[l] = args->score[i];
-        shifted[l] = args->score[i] - (args->shift ? args->shift[i] : 0.0f);
-        weight[l] = args->weight ? args->weight[i] : 1.0f;
-        if (++j == args->per_positive) {
-            j = 0;
-            i++;
+    const uint64_t per = args->per_positive, first = args->n_positive + i * per + j;
+    if (per == 1) {
+        load_pairs(args, first, n, out);
+    } else {
+        float score[SL_LANES] = {0}, shift[SL_LANES] = {0}, weight[SL_LANES] = {0};
+        for (uint32_t l = 0; l < n; l++) {
+            score[l] = args->score[first + l * per];
+            shift[l] = args->shift ? args->shift[first + l * per] : 0.0f;
+            weight[l] = args->weight ? args->weight[first + l * per] : 1.0f;
         }
+        sl_v16 shifts;
+        memcpy(&out->score, score, sizeof score);
+        memcpy(&shifts, shift, sizeof shift);
+        memcpy(&out->weight, weight, sizeof weight);
+        out->shifted = out->score - shifts;
+        out->there = out->weight != 0.0f;
     }
-    memcpy(&out->score, score, sizeof score);
-    memcpy(&out->shifted, shifted, sizeof shifted);
-    memcpy(&out->weight, weight, sizeof weight);
-    out->there = out->weight != 0.0f;
+    out->there &= positive->there;
+}
+
+SL_INLINE void store_slopes(const struct sl_pair_loss_args *args, uint64_t i, uint64_t j,
+                            uint32_t n, const sl_v16 *slope)
+{
+    const uint64_t per = args->per_positive;
+    float *to = args->dscore + args->n_positive + i * per + j;
+    if (per == 1)
+        store_part(to, n, slope);
+    else
+        for (uint32_t l = 0; l < n; l++)
+            to[l * per] = (*slope)[l];
+}
+
+SL_INLINE void add_comparison(struct totals *t, const struct lanes *positive,
+                              const struct lanes *negative)
+{
+    t->counted += negative->there;
+    t->correct += (positive->score > negative->score) & negative->there;
 }
 
 SL_INLINE void margin_terms(float margin, const sl_v16 *difference, sl_v16 *value, sl_v16 *slope)
@@ -180,105 +211,85 @@ SL_INLINE void margin_terms(float margin, const sl_v16 *difference, sl_v16 *valu
     sl_v16_choose(&above, &one, value, slope); // a NaN is neither
 }
 
-// Positives begin .. end.
+// Positives begin .. end, as in the others.
 SL_SIMD_VOID(comparison_span,
              (const struct sl_pair_loss_args *args, uint64_t begin, uint64_t end,
               struct sl_loss_result *tally),
              (args, begin, end, tally))
 {
     const sl_v16 zero = {0};
-    const uint64_t per = args->per_positive, last = end * per;
-    v16_f64 losses = {0}, weights = {0};
-    sl_v16_i32 n_counted = {0}, n_correct = {0};
-    struct lanes negative, positive;
-    for (uint64_t k = begin * per; k < last; k += SL_LANES) {
-        const uint32_t n = (uint32_t)SL_MIN(last - k, (uint64_t)SL_LANES);
-        load_pairs(args, args->n_positive + k, n, &negative);
-        spread_positives(args, k, n, &positive);
-        const sl_v16_i32 there = negative.there & positive.there;
-        sl_v16 difference = negative.shifted - positive.shifted, weight, value, slope;
-        sl_v16_choose(&there, &difference, &zero, &difference);
-        sl_v16_choose(&there, &positive.weight, &zero, &weight);
-        if (args->loss == SL_LOSS_PAIR_BPR)
-            softplus(&difference, &value, &slope);
-        else
-            margin_terms(args->margin, &difference, &value, &slope);
-        value *= weight;
-        slope *= weight;
-        add_wide(&losses, &value);
-        add_wide(&weights, &weight);
-        n_counted += there;
-        n_correct += (positive.score > negative.score) & there;
+    struct totals totals = {0};
+    struct lanes positive, negative;
+    for (uint64_t i = begin; i < end; i += SL_LANES) {
+        const uint32_t n = (uint32_t)SL_MIN(end - i, (uint64_t)SL_LANES);
+        sl_v16 slopes = zero, value, slope, weight;
+        load_pairs(args, i, n, &positive);
+        for (uint64_t j = 0; j < args->per_positive; j++) {
+            load_negatives(args, i, j, n, &positive, &negative);
+            sl_v16 difference = negative.shifted - positive.shifted;
+            sl_v16_choose(&negative.there, &difference, &zero, &difference);
+            sl_v16_choose(&negative.there, &positive.weight, &zero, &weight);
+            if (args->loss == SL_LOSS_PAIR_BPR)
+                softplus(&difference, &value, &slope);
+            else
+                margin_terms(args->margin, &difference, &value, &slope);
+            value *= weight;
+            slope *= weight;
+            slopes -= slope;
+            add_wide(&totals.losses, &value);
+            add_wide(&totals.weights, &weight);
+            add_comparison(&totals, &positive, &negative);
+            if (args->dscore)
+                store_slopes(args, i, j, n, &slope);
+        }
         if (args->dscore)
-            store_part(args->dscore + args->n_positive + k, n, &slope);
+            store_part(args->dscore + i, n, &slopes);
     }
-    for (uint64_t i = begin; args->dscore && i < end; i++) {
-        const float *slopes = args->dscore + args->n_positive + i * per;
-        double sum = 0;
-        for (uint64_t j = 0; j < per; j++)
-            sum += (double)slopes[j];
-        args->dscore[i] = (float)-sum;
-    }
-    tally->loss = sum_lanes(&losses);
-    tally->weight = sum_lanes(&weights);
-    tally->counted = count_lanes(&n_counted);
-    tally->correct = count_lanes(&n_correct);
+    finish(&totals, tally);
 }
 
 // ---- SOFTMAX ------------------------------------------------------------------------------------
 
-// Sixteen negatives from pair `at` on, those that are not there so low that they add nothing.
-SL_INLINE void load_negatives(const struct sl_pair_loss_args *args, uint64_t at, uint32_t n,
-                              struct lanes *out)
+// The largest of each positive and its negatives; a positive that is a NaN stays. *any: which have
+// a negative.
+SL_INLINE void find_largest(const struct sl_pair_loss_args *args, uint64_t i, uint32_t n,
+                            const struct lanes *positive, struct totals *totals, sl_v16 *top,
+                            sl_v16_i32 *any)
 {
-    const sl_v16 lowest = (sl_v16){0} - FLT_MAX;
-    load_pairs(args, at, n, out);
-    sl_v16_choose(&out->there, &out->shifted, &lowest, &out->shifted);
-}
-
-// The largest shifted score of a positive and its negatives; *there: how many of these there are.
-SL_INLINE float largest(const struct sl_pair_loss_args *args, uint64_t first, float own_score,
-                        float own, struct sl_loss_result *tally, uint64_t *there)
-{
-    sl_v16 most = (sl_v16){0} + own;
-    sl_v16_i32 n_there = {0}, n_correct = {0};
     struct lanes negative;
-    for (uint32_t j = 0; j < args->per_positive; j += SL_LANES) {
-        load_negatives(args, first + j, args->per_positive - j, &negative);
-        const sl_v16_i32 larger = negative.shifted > most;
-        sl_v16_choose(&larger, &negative.shifted, &most, &most);
-        n_there += negative.there;
-        n_correct += (own_score > negative.score) & negative.there;
+    *top = positive->shifted;
+    *any = (sl_v16_i32){0};
+    for (uint64_t j = 0; j < args->per_positive; j++) {
+        load_negatives(args, i, j, n, positive, &negative);
+        const sl_v16_i32 larger = (negative.shifted > *top) & negative.there;
+        sl_v16_choose(&larger, &negative.shifted, top, top);
+        *any |= negative.there;
+        add_comparison(totals, positive, &negative);
     }
-    float top = own;
-    for (int l = 0; l < SL_LANES; l++)
-        top = most[l] > top ? most[l] : top;
-    *there = count_lanes(&n_there);
-    tally->counted += *there;
-    tally->correct += count_lanes(&n_correct);
-    return top;
 }
 
-// Returns the sum of e^(negative - top) and keeps the terms in dscore, where that is wanted.
-SL_INLINE float sum_of_terms(const struct sl_pair_loss_args *args, uint64_t first, float top)
+// e^(negative - top), 0 of those that are not there.
+SL_INLINE void term_of(const struct lanes *negative, const sl_v16 *top, sl_v16 *term)
 {
     const sl_v16 zero = {0};
-    sl_v16 sums = {0};
-    struct lanes negative;
-    for (uint32_t j = 0; j < args->per_positive; j += SL_LANES) {
-        const uint32_t n = SL_MIN(args->per_positive - j, (uint32_t)SL_LANES);
-        load_negatives(args, first + j, n, &negative);
-        sl_v16 term = negative.shifted - top;
-        sl_v16_exp_negative(&term, &term);
-        sl_v16_choose(&negative.there, &term, &zero, &term);
-        sums += term;
-        if (args->dscore)
-            store_part(args->dscore + first + j, n, &term);
+    sl_v16 below = negative->shifted - *top;
+    sl_v16_choose(&negative->there, &below, &zero, &below);
+    sl_v16_exp_negative(&below, &below);
+    sl_v16_choose(&negative->there, &below, &zero, term);
+}
+
+// Loss and weight of positives whose sums are known.
+SL_INLINE void add_softmax(const struct lanes *positive, const sl_v16 *top, const sl_v16 *sum,
+                           const sl_v16_i32 *any, uint32_t n, struct totals *totals)
+{
+    for (uint32_t l = 0; l < n; l++) {
+        if (!(*any)[l])
+            continue;
+        const double weight = positive->weight[l];
+        totals->losses[l] +=
+            weight * (log((double)(*sum)[l]) - ((double)positive->shifted[l] - (double)(*top)[l]));
+        totals->weights[l] += weight;
     }
-    float sum = 0.0f;
-    for (int l = 0; l < SL_LANES; l++)
-        sum += sums[l];
-    return sum;
 }
 
 SL_SIMD_VOID(softmax_span,
@@ -286,30 +297,39 @@ SL_SIMD_VOID(softmax_span,
               struct sl_loss_result *tally),
              (args, begin, end, tally))
 {
-    for (uint64_t i = begin; i < end; i++) {
-        const uint64_t first = args->n_positive + i * args->per_positive;
-        const float weight = args->weight ? args->weight[i] : 1.0f;
-        const float own = args->score[i] - (args->shift ? args->shift[i] : 0.0f);
-        uint64_t there = 0;
-        const float top =
-            weight == 0.0f ? 0.0f : largest(args, first, args->score[i], own, tally, &there);
-        if (there == 0) {
-            if (args->dscore) {
-                args->dscore[i] = 0.0f;
-                memset(args->dscore + first, 0, args->per_positive * sizeof *args->dscore);
-            }
-            continue;
+    const sl_v16 zero = {0};
+    struct totals totals = {0};
+    struct lanes positive, negative;
+    for (uint64_t i = begin; i < end; i += SL_LANES) {
+        const uint32_t n = (uint32_t)SL_MIN(end - i, (uint64_t)SL_LANES);
+        sl_v16 top, own, term, others = zero;
+        sl_v16_i32 any;
+        load_pairs(args, i, n, &positive);
+        find_largest(args, i, n, &positive, &totals, &top, &any);
+        for (uint64_t j = 0; j < args->per_positive; j++) {
+            load_negatives(args, i, j, n, &positive, &negative);
+            term_of(&negative, &top, &term);
+            others += term;
         }
-        const float others = sum_of_terms(args, first, top);
-        const float sum = others + expf(own - top), scale = weight / sum;
-        tally->loss += (double)weight * (log((double)sum) - ((double)own - (double)top));
-        tally->weight += (double)weight;
+        own = positive.shifted - top;
+        sl_v16_exp_negative(&own, &own);
+        const sl_v16 sum = others + own;
+        add_softmax(&positive, &top, &sum, &any, n, &totals);
         if (!args->dscore)
             continue;
-        args->dscore[i] = -others * scale;
-        for (uint32_t j = 0; j < args->per_positive; j++)
-            args->dscore[first + j] *= scale;
+        sl_v16 scale = positive.weight / sum, slope;
+        sl_v16_choose(&any, &scale, &zero, &scale);
+        for (uint64_t j = 0; j < args->per_positive; j++) {
+            load_negatives(args, i, j, n, &positive, &negative);
+            term_of(&negative, &top, &term);
+            slope = term * scale;
+            store_slopes(args, i, j, n, &slope);
+        }
+        slope = -others * scale;
+        sl_v16_choose(&any, &slope, &zero, &slope);
+        store_part(args->dscore + i, n, &slope);
     }
+    finish(&totals, tally);
 }
 
 // ---- all of it ----------------------------------------------------------------------------------

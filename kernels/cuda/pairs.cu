@@ -75,72 +75,72 @@ __global__ void __launch_bounds__(SL_TILE_THREADS)
 // the sign of the difference.
 enum term { SCALED, MULTIPLIED, SIGNED };
 
-template <int N, enum term TERM> struct ends_op : sl_pack_sums<N> {
-    static constexpr int PACK = N, UNROLL = 4;
-    using typename sl_pack_sums<N>::Sum;
-    struct Load {
+template <int N, enum term TERM>
+struct ends_op : sl_pack_sums<N> {
+    // An end of the last two brings two packs.
+    static constexpr int PACK = N, UNROLL = TERM == SCALED ? 4 : 2;
+    using typename sl_pack_sums<N>::Sum; struct Load{
         sl_pack<float, N> other, gradient; // the gradient of SCALED: its first
     };
-    struct Place {
-        uint64_t column;
-        sl_pack<float, N> own;
-    };
-
-    struct sl_pair_gradient_args k;
-
-    __device__ Place place(uint64_t column) const
-    {
-        return {column, {}};
-    }
-    __device__ void start(uint32_t row, Place &place) const
-    {
-        if (TERM == SIGNED)
-            place.own = sl_load<float, N>(k.own + (uint64_t)row * k.dim, place.column);
-    }
-    __device__ sl_edge_note note(uint32_t e) const
-    {
-        const uint32_t end = k.ends[e];
-        return {k.ids[end ^ 1], end};
-    }
-    __device__ Load load(const sl_edge_note &note, const Place &place) const
-    {
-        Load load = {};
-        if (k.side != SL_PAIR_BOTH && (note.b & 1) != (k.side == SL_PAIR_TARGET ? 1u : 0u))
-            return load; // which adds nothing
-        load.other = sl_load<float, N>(k.other + (uint64_t)note.a * k.dim, place.column);
-        if (TERM == SCALED)
-            load.gradient.at[0] = k.dscore[note.b / 2];
-        else
-            load.gradient = sl_load<float, N>(k.drows + (uint64_t)(note.b / 2) * k.dim,
-                                              place.column);
-        if (TERM == SIGNED)
-#pragma unroll
-            for (int i = 0; i < N; i++)
-                load.other.at[i] = place.own.at[i] > load.other.at[i]   ? 1.0f
-                                   : place.own.at[i] < load.other.at[i] ? -1.0f
-                                                                        : 0.0f;
-        return load;
-    }
-    __device__ void add(Sum &sum, const sl_edge_note &, const Load &load) const
-    {
-#pragma unroll
-        for (int i = 0; i < N; i++) {
-            const float g = load.gradient.at[TERM == SCALED ? 0 : i];
-            if (TERM == SIGNED)
-                sum.at[i] += load.other.at[i] == 0.0f ? 0.0f : load.other.at[i] * g;
-            else
-                sum.at[i] = fmaf(g, load.other.at[i], sum.at[i]);
-        }
-    }
-    __device__ void finish(uint32_t row, const Place &place, const Sum &sum) const
-    {
-        Sum out = sum;
-#pragma unroll
-        for (int i = 0; k.scale && i < N; i++)
-            out.at[i] *= k.scale[place.column + i];
-        sl_store<float, N>(k.dx + (uint64_t)row * k.dim, place.column, out);
-    }
+struct Place {
+    uint64_t column;
+    sl_pack<float, N> own;
 };
+
+struct sl_pair_gradient_args k;
+
+__device__ Place place(uint64_t column) const
+{
+    return {column, {}};
+}
+__device__ void start(uint32_t row, Place &place) const
+{
+    if (TERM == SIGNED)
+        place.own = sl_load<float, N>(k.own + (uint64_t)row * k.dim, place.column);
+}
+__device__ sl_edge_note note(uint32_t e) const
+{
+    const uint32_t end = k.ends[e];
+    return {k.ids[end ^ 1], end};
+}
+__device__ Load load(const sl_edge_note &note, const Place &place) const
+{
+    Load load = {};
+    if (k.side != SL_PAIR_BOTH && (note.b & 1) != (k.side == SL_PAIR_TARGET ? 1u : 0u))
+        return load; // which adds nothing
+    load.other = sl_load<float, N>(k.other + (uint64_t)note.a * k.dim, place.column);
+    if (TERM == SCALED)
+        load.gradient.at[0] = k.dscore[note.b / 2];
+    else
+        load.gradient = sl_load<float, N>(k.drows + (uint64_t)(note.b / 2) * k.dim, place.column);
+    if (TERM == SIGNED)
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            load.other.at[i] = place.own.at[i] > load.other.at[i]   ? 1.0f
+                               : place.own.at[i] < load.other.at[i] ? -1.0f
+                                                                    : 0.0f;
+    return load;
+}
+__device__ void add(Sum &sum, const sl_edge_note &, const Load &load) const
+{
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        const float g = load.gradient.at[TERM == SCALED ? 0 : i];
+        if (TERM == SIGNED)
+            sum.at[i] += load.other.at[i] == 0.0f ? 0.0f : load.other.at[i] * g;
+        else
+            sum.at[i] = fmaf(g, load.other.at[i], sum.at[i]);
+    }
+}
+__device__ void finish(uint32_t row, const Place &place, const Sum &sum) const
+{
+    Sum out = sum;
+#pragma unroll
+    for (int i = 0; k.scale && i < N; i++)
+        out.at[i] *= k.scale[place.column + i];
+    sl_store<float, N>(k.dx + (uint64_t)row * k.dim, place.column, out);
+}
+}; // namespace
 
 template <int N, enum term TERM> int sum_ends(const struct sl_pair_gradient_args *args)
 {

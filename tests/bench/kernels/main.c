@@ -59,6 +59,10 @@ static const struct measurement measurements[] = {
     {"draw", NULL, perf_gpu_draw},
     {"gather_ranked", NULL, perf_gpu_ranked},
     {"scatter_rows", NULL, perf_gpu_ranked},
+    {"pair_dot", perf_pairs, perf_pairs},
+    {"pair_rows", perf_pairs, perf_pairs},
+    {"pair_gradient", perf_pairs, perf_pairs},
+    {"pair_loss", perf_pairs, perf_pairs},
 };
 
 struct options {
