@@ -54,8 +54,20 @@ static const struct sl_option split_options[] = {
              "is the test set), in place of the source's own"},
     {0},
 };
+static const struct sl_option holdout_options[] = {
+    {.name = "holdout", AT(TEXT, holdout), .placeholder = "VAL,TEST",
+     .help = "hold out edges for models of links, as `sluice split-edges` does: shares of the "
+             "pairs of vertices that go into val_edges.npy and test_edges.npy and out of the "
+             "graph"},
+    {.name = "pairs", AT(CHOICE, held.pairs), .choices = sl_edge_split_pairs,
+     .help = "of --holdout: undirected: an edge and its reverse go together; directed: an edge by "
+             "itself; auto: undirected where each edge has its reverse"},
+    {.name = "keep-one", AT(FLAG, held.keep_one),
+     .help = "of --holdout: no vertex loses its last edge"},
+    {0},
+};
 static const struct sl_option sort_options[] = {
-    {.name = "seed", AT(UINT, seed), .placeholder = "N", .help = "of --split"},
+    {.name = "seed", AT(UINT, seed), .placeholder = "N", .help = "of --split and --holdout"},
     {.name = "memory", AT(SIZE, memory_bytes), .placeholder = "SIZE", .min = SL_EDGE_SORT_MIN_BYTES,
      .max = 1e15, .help = "for sorting edges and names; what does not fit is spilled beside DIR"},
     {0},
@@ -90,6 +102,7 @@ static struct sl_command command_of(const struct sl_import_format *f, char name[
                     {edge_options, at},
                     {f->has_weights ? weight_options : none, at},
                     {f->split ? f->split : split_options, at},
+                    {holdout_options, at},
                     {sort_options, at},
                     {sl_dataset_command_quiet, offsetof(struct request, import.making)},
                     {sl_output_option, offsetof(struct request, output)},

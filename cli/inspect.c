@@ -20,6 +20,7 @@
 #include "common/data/npy.h"
 #include "common/data/overlap.h"
 #include "dataset/batch_estimate.h"
+#include "dataset/pair_audit.h"
 #include "cli/command.h"
 #include "cli/dataset_command.h"
 #include "cli/inspect_labels.h"
@@ -47,6 +48,7 @@ struct inspection {
     double min_weight, mean_weight, max_weight; // where edges have weights
     struct sl_label_summary labels;
     struct sl_batch_estimate batch;
+    struct sl_pair_audit pairs[SL_SPLIT_COUNT];
     struct sl_overlaps overlaps;               // of a data set that says that there may be some
     struct sl_names vertex_names, class_names; // n 0: it has none
 };
@@ -161,6 +163,33 @@ static uint64_t feature_bytes(const struct sl_dataset *ds)
     return ds->feat ? sl_features_bytes(ds) : 0;
 }
 
+// Pairs that models of links learn and are judged by.
+static void show_pairs(const struct inspection *in, int s, struct sl_table *t)
+{
+    char a[SL_UNITS_BYTES];
+    const struct sl_pair_list *list = &in->ds.edges[s];
+    const struct sl_negatives *neg = &in->ds.negatives[s];
+    const struct sl_pair_audit *found = &in->pairs[s];
+    if (list->ids)
+        sl_table_row(t, "%s edges|%s pairs%s", split_names[s], sl_units_grouped(a, list->n),
+                     list->weight ? ", with weights" : "");
+    if (found->n_repeated)
+        sl_table_row(t, "|%s stand there before", sl_units_grouped(a, found->n_repeated));
+    if (found->n_loops)
+        sl_table_row(t, "|%s of a vertex and itself", sl_units_grouped(a, found->n_loops));
+    if (found->n_in_graph)
+        sl_table_row(t, "|%s are edges of the graph: a model sees what it is judged by",
+                     sl_units_grouped(a, found->n_in_graph));
+    if (found->n_in_train)
+        sl_table_row(t, "|%s are in train_edges.npy, or their reverses are",
+                     sl_units_grouped(a, found->n_in_train));
+    if (neg->ids && neg->per_positive)
+        sl_table_row(t, "%s negatives|%" PRIu32 " targets for each edge", split_names[s],
+                     neg->per_positive);
+    else if (neg->ids)
+        sl_table_row(t, "%s negatives|%s pairs", split_names[s], sl_units_grouped(a, neg->n));
+}
+
 static void print_overview(const struct inspection *in)
 {
     char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES], text[SL_OVERLAP_TEXT_BYTES];
@@ -211,9 +240,7 @@ static void print_overview(const struct inspection *in)
                          sl_units_grouped(a, ds->split[s].n),
                          100.0 * (double)ds->split[s].n / (double)ds->n_nodes);
     for (int s = 0; s < SL_SPLIT_COUNT; s++)
-        if (ds->edges[s].ids)
-            sl_table_row(&t, "%s edges|%s pairs", split_names[s],
-                         sl_units_grouped(a, ds->edges[s].n));
+        show_pairs(in, s, &t);
     for (uint32_t i = 0; i < in->overlaps.n; i++)
         sl_table_row(&t, "%s|%s and %s share %s", i ? "" : "overlap",
                      split_names[in->overlaps.pair[i].a], split_names[in->overlaps.pair[i].b],
@@ -318,6 +345,31 @@ static void add_shard(cJSON *root, const struct sl_dataset *ds)
     add_digest(shard, "digest", s->digest);
 }
 
+static void add_pairs(cJSON *root, const struct inspection *in)
+{
+    cJSON *edges = cJSON_AddObjectToObject(root, "edges");
+    cJSON *found = cJSON_AddObjectToObject(root, "edges_found");
+    cJSON *negatives = cJSON_AddObjectToObject(root, "negatives");
+    for (int s = 0; s < SL_SPLIT_COUNT; s++) {
+        const struct sl_pair_list *list = &in->ds.edges[s];
+        const struct sl_negatives *neg = &in->ds.negatives[s];
+        if (list->ids) {
+            cJSON_AddNumberToObject(edges, split_keys[s], (double)list->n);
+            cJSON *o = cJSON_AddObjectToObject(found, split_keys[s]);
+            cJSON_AddBoolToObject(o, "weights", list->weight != NULL);
+            cJSON_AddNumberToObject(o, "repeated", (double)in->pairs[s].n_repeated);
+            cJSON_AddNumberToObject(o, "loops", (double)in->pairs[s].n_loops);
+            cJSON_AddNumberToObject(o, "in_graph", (double)in->pairs[s].n_in_graph);
+            cJSON_AddNumberToObject(o, "in_train", (double)in->pairs[s].n_in_train);
+        }
+        if (neg->ids) {
+            cJSON *o = cJSON_AddObjectToObject(negatives, split_keys[s]);
+            cJSON_AddNumberToObject(o, "pairs", (double)neg->n);
+            cJSON_AddNumberToObject(o, "per_positive", neg->per_positive);
+        }
+    }
+}
+
 static cJSON *to_json(const struct inspection *in)
 {
     const struct sl_dataset *ds = &in->ds;
@@ -364,10 +416,7 @@ static cJSON *to_json(const struct inspection *in)
     cJSON *split = cJSON_AddObjectToObject(root, "split");
     for (int s = 0; s < SL_SPLIT_COUNT; s++)
         cJSON_AddNumberToObject(split, split_keys[s], (double)ds->split[s].n);
-    cJSON *edges = cJSON_AddObjectToObject(root, "edges");
-    for (int s = 0; s < SL_SPLIT_COUNT; s++)
-        if (ds->edges[s].ids)
-            cJSON_AddNumberToObject(edges, split_keys[s], (double)ds->edges[s].n);
+    add_pairs(root, in);
     cJSON *overlap = cJSON_AddObjectToObject(root, "overlap");
     for (uint32_t i = 0; i < in->overlaps.n; i++) {
         char pair[16];
@@ -398,6 +447,8 @@ static int inspect(void *state)
     count_degrees(in);
     count_weights(in);
     SL_TRY(find_overlaps(in));
+    for (int s = 0; s < SL_SPLIT_COUNT; s++)
+        SL_TRY(sl_pair_audit_run(&in->ds, (enum sl_split)s, &in->pairs[s]));
     SL_TRY(sl_label_summary_make(&in->labels, &in->ds));
     SL_TRY(sl_batch_estimate_run(&in->ds, ESTIMATE_EDGES, &in->batch));
     if (in->output == SL_OUTPUT_JSON)

@@ -40,7 +40,7 @@
 #include "config/config.h"
 
 struct options {
-    const char *run, *out, *nodes, *dataset, *weights, *scratch, *device;
+    const char *run, *out, *nodes, *pairs, *dataset, *weights, *scratch, *device;
     int set; // enum prediction_set
     uint64_t layer, memory, gpu_memory, chunk, threads;
     bool layer_given, set_given;
@@ -158,8 +158,11 @@ static int check_options(struct prediction *p)
         return sl_fail(SL_EINVAL, "%s: --classes and --probabilities: wanted one of them", name);
     if (o->best + o->last + (o->weights != NULL) > 1)
         return sl_fail(SL_EINVAL, "%s: --best, --last and --weights: wanted one of them", name);
-    if (o->nodes && o->set_given)
-        return sl_fail(SL_EINVAL, "%s: --nodes and --set: wanted one of them", name);
+    if ((o->nodes != NULL) + o->set_given + (o->pairs != NULL) > 1)
+        return sl_fail(SL_EINVAL, "%s: --nodes, --pairs and --set: wanted one of them", name);
+    if (o->pairs && o->classes)
+        return sl_fail(SL_EINVAL, "%s: --pairs and --classes: a pair has a score and no class",
+                       name);
     int found = sl_run_name_find(o->run, p->run_path);
     if (found == SL_EINVAL)
         return sl_fail_prefix(found, "%s", name);
@@ -226,12 +229,30 @@ static int read_job(struct prediction *p, const char *dataset)
     return SL_OK;
 }
 
+// What a model of links says is of pairs, what others say is of vertices.
+static int check_pairs(const struct prediction *p)
+{
+    const bool links = sl_config_is_links(&p->config);
+    if (p->embeds || links == (p->o.pairs != NULL))
+        return SL_OK;
+    if (links)
+        return sl_fail(SL_EINVAL,
+                       "predict: run '%s' is of links, whose model scores pairs of vertices: name "
+                       "them with --pairs FILE.npy, or take `sluice embed` or `sluice retrieve`",
+                       p->o.run);
+    return sl_fail(SL_EINVAL,
+                   "predict --pairs: run '%s' learned labels of vertices, wanted one with "
+                   "task.kind \"link\": leave --pairs out",
+                   p->o.run);
+}
+
 static int open_job(struct prediction *p)
 {
     char beside[SL_CONFIG_PATH_BYTES];
     SL_TRY(read_job(p, p->o.dataset));
     if (!p->o.dataset && find_beside_run(p, beside, sizeof beside))
         SL_TRY(read_job(p, beside));
+    SL_TRY(check_pairs(p));
     int rc = sl_dataset_open(p->config.dataset, SL_NEED_TOPOLOGY | SL_NEED_FEATURES,
                              SL_CHECK_CACHED, (int)p->o.threads, &p->dataset);
     if (rc == SL_ENOENT && !p->o.dataset)
@@ -267,6 +288,17 @@ static int name_vertex(void *ctx, uint64_t vertex, const char **text, size_t *n)
 {
     const struct prediction *p = ctx;
     return sl_names_get(&p->vertex_names, vertex, text, n);
+}
+
+// Which option names the vertices, and what it says.
+static const char *which_option(const struct options *o)
+{
+    return o->pairs ? "--pairs" : o->nodes ? "--nodes" : "--set";
+}
+
+static const char *which_vertices(const struct options *o)
+{
+    return o->pairs ? o->pairs : o->nodes ? o->nodes : set_names[o->set];
 }
 
 // ---- the child ----------------------------------------------------------------------------------
@@ -309,7 +341,7 @@ static int start_child(struct prediction *p)
     add_number(&w, "--threads", o->threads);
     add_text(&w, "--device", p->device.text);
     add_number(&w, "--gpu-memory", p->device.memory_bytes);
-    add_text(&w, o->nodes ? "--nodes" : "--set", o->nodes ? o->nodes : set_names[o->set]);
+    add_text(&w, which_option(o), which_vertices(o));
     if (o->layer_given)
         add_number(&w, "--layer", o->layer);
     return sl_trainer_subprocess_start(&p->child, p->job, &p->dataset, w.word);
@@ -388,12 +420,14 @@ static int write_csv(struct prediction *p)
     const struct sl_prediction_csv csv = {
         .rows = p->rows_path,
         .column = p->embeds          ? "hidden"
+                  : o->pairs         ? "score"
                   : o->classes       ? "class"
                   : o->probabilities ? "probability"
                                      : "output",
-        .list = o->nodes || o->set == SET_ALL ? NULL : &p->dataset.split[o->set],
+        .list = o->nodes || o->pairs || o->set == SET_ALL ? NULL : &p->dataset.split[o->set],
         .vertex_map = p->dataset.vertex_map,
-        .nodes = o->nodes,
+        .nodes = o->pairs ? o->pairs : o->nodes,
+        .pairs = o->pairs != NULL,
         .name = p->vertex_names.n ? name_vertex : NULL,
         .name_ctx = p,
         .classes = p->class_names.n && !p->embeds ? &p->class_names : NULL,
@@ -407,7 +441,7 @@ static int write_csv(struct prediction *p)
 static int judge(struct prediction *p)
 {
     const struct options *o = &p->o;
-    if (p->embeds || o->nodes)
+    if (p->embeds || o->nodes || o->pairs)
         return SL_OK;
     enum sl_prediction_kind kind = o->classes         ? SL_PREDICTION_CLASSES
                                    : o->probabilities ? SL_PREDICTION_PROBABILITIES
@@ -425,8 +459,8 @@ static void warn_of_rows(const struct prediction *p)
                 "sluice: warning: %s: %" PRIu64 " of %" PRIu64 " rows (%s %s) are not finite, "
                 "the first is row %" PRIu64 "; %s holds %s: look at the features of these vertices "
                 "and of their neighbours, whose sums may leave float32's range\n",
-                command_name(p), p->not_finite, p->rows, o->nodes ? "--nodes" : "--set",
-                o->nodes ? o->nodes : set_names[o->set], p->first_broken, o->out,
+                command_name(p), p->not_finite, p->rows, which_option(o), which_vertices(o),
+                p->first_broken, o->out,
                 o->classes         ? "-1 for them"
                 : o->probabilities ? "nan for them"
                                    : "them as they are");
@@ -477,9 +511,9 @@ static void print_text(const struct prediction *p)
                p->device.gpu, sl_units_bytes(memory, p->device.memory_bytes));
     else
         printf("  device     cores, %" PRIu64 " threads\n", o->threads);
-    printf("  time       %s, %s vertices/s, %s rows computed in all layers\n",
+    printf("  time       %s, %s %s/s, %s rows computed in all layers\n",
            sl_units_seconds(took, p->seconds), sl_units_count(rate, (double)p->rows / seconds),
-           sl_units_grouped(computed, p->computed));
+           o->pairs ? "pairs" : "vertices", sl_units_grouped(computed, p->computed));
     print_scores(p);
 }
 
@@ -646,30 +680,35 @@ static const struct sl_option options[] = {
     {0},
 };
 static const struct sl_option predict_options[] = {
+    {.name = "pairs", AT(TEXT, o.pairs), .placeholder = "PAIRS.npy",
+     .help = "scores of these pairs (n, 2), source and target, by a run of links"},
     {.name = "classes", AT(FLAG, o.classes),
      .help = "the likeliest class (int32); of several labels 0 or 1 each (int8); "
              "-1 where an output is not finite"},
     {.name = "probabilities", AT(FLAG, o.probabilities),
-     .help = "softmax of the outputs; of several labels sigmoid"},
+     .help = "softmax of the outputs; of several labels, and of pairs, sigmoid"},
     {0},
 };
 static const struct sl_option embed_options[] = {
     {.name = "layer", AT(UINT, o.layer), GIVEN(o.layer_given), .placeholder = "K",
      .max = SL_CONFIG_MAX_LAYERS - 1, .no_default = true,
-     .help = "a hidden layer, from 0, as in the name convs.K; default: the last one"},
+     .help = "a hidden layer, from 0, as in the name convs.K; default: the last one, of links "
+             "what their scores are made of"},
     {0},
 };
 // clang-format on
 
 const struct sl_command sl_command_predict = {
     .name = "predict",
-    .help = "apply a run's model to a graph: outputs, classes or probabilities",
+    .help = "apply a run's model to a graph: outputs, classes or scores of pairs",
     .about = "Applies the model of a finished run to a graph, over all neighbours, and writes "
              "a row of outputs (float32) for each vertex, as .npy or .csv. Where few vertices are "
              "asked for, "
-             "only those that they depend on are computed.",
+             "only those that they depend on are computed. Of a run of links: a score for each "
+             "pair of --pairs.",
     .example = "sluice predict runs/products --out logits.npy\n"
-               "sluice predict runs/products --out classes.csv --classes --set test",
+               "sluice predict runs/products --out classes.csv --classes --set test\n"
+               "sluice predict runs/links --pairs pairs.npy --out scores.csv",
     .operands = {{"RUN", offsetof(struct prediction, o.run)}},
     .options = {{options}, {predict_options}},
     .bytes = sizeof(struct prediction),
@@ -682,7 +721,8 @@ const struct sl_command sl_command_embed = {
     .name = "embed",
     .help = "apply a run's model to a graph: a hidden layer's output",
     .about = "Applies the model of a finished run to a graph, over all neighbours, and writes "
-             "what a hidden layer gives (after its activation) for each vertex, as .npy or .csv.",
+             "what a hidden layer gives (after its activation) for each vertex, as .npy or .csv. "
+             "Of a run of links: the embeddings that its decoder reads.",
     .example = "sluice embed runs/products --out hidden.npy\n"
                "sluice embed runs/products --out first.npy --layer 0 --nodes ids.npy",
     .operands = {{"RUN", offsetof(struct prediction, o.run)}},

@@ -93,15 +93,18 @@ static int put_value(struct writer *w, uint64_t at)
 
 // ---- rows ---------------------------------------------------------------------------------------
 
-static uint64_t vertex_of(const struct writer *w, uint64_t row)
+// Vertex number `at` of the rows' vertices.
+static uint64_t vertex_of(const struct writer *w, uint64_t at)
 {
     const struct sl_prediction_csv *c = w->csv;
     if (c->list)
-        return c->vertex_map ? c->vertex_map[c->list->ids[row]] : c->list->ids[row];
+        return c->vertex_map ? c->vertex_map[c->list->ids[at]] : c->list->ids[at];
     if (!c->nodes)
-        return row;
-    return w->nodes.head.dtype == SL_DTYPE_I32 ? (uint64_t)((const int32_t *)w->nodes.data)[row]
-                                               : (uint64_t)((const int64_t *)w->nodes.data)[row];
+        return at;
+    // None is negative: whoever computed the rows has looked.
+    return sl_dtype_bytes(w->nodes.head.dtype) == sizeof(uint32_t)
+               ? ((const uint32_t *)w->nodes.data)[at]
+               : ((const uint64_t *)w->nodes.data)[at];
 }
 
 static int put_vertex(struct writer *w, uint64_t vertex)
@@ -138,7 +141,7 @@ static int put_heading(struct writer *w)
 {
     char text[64];
     const struct sl_names *classes = w->csv->classes;
-    SL_TRY(put(w, "vertex", 6));
+    SL_TRY(put(w, w->csv->pairs ? "source,target" : "vertex", w->csv->pairs ? 13 : 6));
     for (uint64_t i = 0; i < w->width; i++) {
         if (classes && w->width == classes->n && w->rows.head.ndim == 2) {
             SL_TRY(put_class_heading(w, i));
@@ -161,7 +164,11 @@ static int put_rows(struct writer *w)
             if (progress)
                 sl_progress_set(progress, row);
         }
-        SL_TRY(put_vertex(w, vertex_of(w, row)));
+        const uint64_t ends = w->csv->pairs ? 2 : 1;
+        for (uint64_t i = 0; i < ends; i++) {
+            SL_TRY(put(w, ",", i > 0));
+            SL_TRY(put_vertex(w, vertex_of(w, ends * row + i)));
+        }
         for (uint64_t i = 0; i < w->width; i++)
             SL_TRY(put_value(w, row * w->width + i));
         SL_TRY(put(w, "\n", 1));
@@ -187,20 +194,19 @@ static int open_rows(struct writer *w)
     uint64_t n = c->list ? c->list->n : w->n;
     if (c->nodes && !c->list) {
         SL_TRY(sl_npy_open(c->nodes, &w->nodes));
-        n = w->nodes.n_elems;
+        n = w->nodes.n_elems / (c->pairs ? 2 : 1);
     }
-    return n == w->n
-               ? SL_OK
-               : sl_fail(SL_EFORMAT,
-                         "%s: found %" PRIu64 " rows, wanted one for each of %" PRIu64 " vertices",
-                         c->rows, w->n, n);
+    return n == w->n ? SL_OK
+                     : sl_fail(SL_EFORMAT,
+                               "%s: found %" PRIu64 " rows, wanted one for each of %" PRIu64 " %s",
+                               c->rows, w->n, n, c->pairs ? "pairs" : "vertices");
 }
 
 static int write_all(struct writer *w, const char *out)
 {
     SL_TRY(open_rows(w));
     if (w->csv->progress)
-        sl_progress_begin(w->csv->progress, "text", w->n, "vertices");
+        sl_progress_begin(w->csv->progress, "text", w->n, w->csv->pairs ? "pairs" : "vertices");
     SL_TRY(sl_atomic_file_open(out, &w->file));
     SL_TRY(put_heading(w));
     SL_TRY(put_rows(w));

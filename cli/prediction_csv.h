@@ -4,6 +4,8 @@
  *   vertex,output_0,output_1          a heading; a column has no number where a row has one value
  *   17,0.25,-1.5                      the vertex, and its values
  *
+ *   source,target,score               of pairs: both vertices, and how much of an edge they are
+ *
  *   vertex,output_cat,output_dog      the same with names of vertices and of classes
  *   alice,0.25,-1.5
  *
@@ -27,11 +29,12 @@ typedef int sl_vertex_name(void *ctx, uint64_t vertex, const char **text, size_t
 struct sl_prediction_csv {
     const char *rows;   // .npy of (n) or (n, width): float32, int32 or uint8
     const char *column; // what a value is called: "output", "class", ...
-    // Which vertex a row is of: that of a list; that of the file `nodes` (.npy of int32 or int64);
+    // Which vertex a row is of: that of a list; that of the file `nodes` (.npy of integers);
     // or, where both are NULL, that of the row's number.
     const struct sl_vertex_list *list;
     const uint32_t *vertex_map; // of the list's data set: ids are those from before a reordering
     const char *nodes;
+    bool pairs;           // `nodes` is (n, 2), and a line has both: source,target,score
     sl_vertex_name *name; // NULL: its number
     void *name_ctx;
     const struct sl_names *classes; // of int32 values, and of columns that are as many; or NULL

@@ -103,7 +103,7 @@ static int judge_list(struct judge *j, const struct sl_vertex_list *list, bool *
     }
     *has = j->labelled;
     if (rc == SL_OK && *has)
-        rc = sl_metrics_compute(j->ds, list, words, &j->sums, out);
+        rc = sl_metrics_compute(&(struct sl_judged){j->ds, list, words, .sums = j->sums}, out);
     if (j->kind != SL_PREDICTION_LOGITS && j->ds->task != SL_TASK_REGRESSION)
         out->applies[SL_MEASURE_LOSS] = false;
     if (j->kind == SL_PREDICTION_CLASSES)

@@ -364,6 +364,8 @@ static inline uint32_t sl_config_told_epochs(const struct sl_config *c)
 // SL_TASK_LINK for its task. SL_EINVAL: there are none.
 struct sl_dataset;
 int sl_config_choose_items(const struct sl_config *c, struct sl_dataset *dataset);
+// How the negatives of a job of links' evaluations are drawn.
+struct sl_link_negatives sl_config_negatives(const struct sl_config *c);
 // What decides how often training meets a vertex. Its fanout is the config's.
 struct sl_visits_sampling sl_config_sampling(const struct sl_config *c);
 

@@ -37,6 +37,14 @@ struct sl_visits_sampling sl_config_sampling(const struct sl_config *c)
                                            c->task.negatives == SL_NEGATIVES_DEGREE};
 }
 
+struct sl_link_negatives sl_config_negatives(const struct sl_config *c)
+{
+    return (struct sl_link_negatives){.seed = c->seed,
+                                      .n = c->evaluate.negatives,
+                                      .not_graph = c->task.strict != SL_STRICT_NONE,
+                                      .not_listed = c->task.strict == SL_STRICT_ALL};
+}
+
 // Pairs in the place of vertices: their numbers.
 static int choose_pairs(const struct sl_config *c, struct sl_dataset *ds)
 {

@@ -679,7 +679,8 @@ const struct sl_key sl_keys[] = {
      .words = sl_metric_words, .fallback = "\"auto\"",
      OWN,
      .doc = "Decides which epoch is best. auto: accuracy; roc_auc where one of two classes has "
-            "less than a third; micro_f1 with several labels; loss for numbers."},
+            "less than a third; micro_f1 with several labels; loss for numbers; hits for links, "
+            "mrr where each has its own negatives."},
     {.path = "evaluate.k", .type = SL_KEY_INTEGER, AT(evaluate.k), FIXED,
      .min = 1, .max = 1000000, .fallback = "50",
      LINK,

@@ -27,6 +27,11 @@ struct sl_array_reader {
     struct sl_zip_stream *stream;
     unsigned char *ahead; // of a member: what was read to see the header and is data
     size_t n_ahead;
+    bool borrowed; // fd is the caller's
+    // Of a part whose bytes are characters of UTF-8.
+    bool utf8;
+    uint64_t n_coded;    // bytes of the file that are left of them
+    unsigned char begun; // the first byte of a character of two; 0: none
 
     unsigned char head_bytes[HEAD_BYTES];
     unsigned char batch[BATCH_BYTES];
@@ -179,7 +184,7 @@ void sl_array_close(struct sl_array_reader *r)
 {
     if (!r)
         return;
-    if (r->fd >= 0)
+    if (r->fd >= 0 && !r->borrowed)
         close(r->fd);
     sl_zip_stream_close(r->stream);
     free(r);
@@ -211,10 +216,82 @@ bool sl_array_is_integer(const struct sl_array_reader *r)
     return t != SL_DTYPE_F16 && t != SL_DTYPE_F32 && t != SL_DTYPE_F64;
 }
 
+// ---- a part of a file ---------------------------------------------------------------------------
+
+static int skip_content(struct sl_array_reader *r, uint64_t n)
+{
+    while (n > 0) {
+        const uint64_t some = SL_MIN(n, (uint64_t)BATCH_BYTES);
+        SL_TRY(sl_zip_stream_read(r->stream, r->batch, some));
+        n -= some;
+    }
+    return SL_OK;
+}
+
+static int open_part(struct sl_array_reader *r, const struct sl_array_part *part)
+{
+    r->head = *part->head;
+    r->width = sl_dtype_bytes(r->head.dtype);
+    r->n = r->left = r->head.data_bytes / r->width;
+    r->utf8 = part->utf8;
+    r->n_coded = part->n_bytes;
+    r->ahead = r->head_bytes; // of which nothing is
+    if (r->n == 0)
+        return SL_OK;
+    uint64_t size = part->size;
+    if (part->zip) {
+        SL_TRY(sl_zip_stream_open(part->zip, part->member, &r->stream));
+        size = sl_zip_stream_left(r->stream);
+    }
+    if (part->at > size || part->n_bytes > size - part->at)
+        return sl_fail(SL_EFORMAT, "%s: ends early: get the file again", r->name);
+    if (part->zip)
+        return skip_content(r, part->at);
+    r->fd = part->fd;
+    r->borrowed = true;
+    r->at = part->at;
+    return SL_OK;
+}
+
+int sl_array_open_part(const struct sl_array_part *part, struct sl_array_reader **out)
+{
+    SL_TRY(make_reader(part->name, out));
+    struct sl_array_reader *r = *out;
+    snprintf(r->name, sizeof r->name, "%s", part->name);
+    return end_opening(open_part(r, part), out);
+}
+
 // ---- reading ------------------------------------------------------------------------------------
+
+static int read_bytes(struct sl_array_reader *r, unsigned char *p, size_t n);
+
+// Characters up to 255 in UTF-8, in place of which p gets bytes: each is one or two of the file's.
+static int read_characters(struct sl_array_reader *r, unsigned char *p, size_t n)
+{
+    size_t done = 0;
+    while (done < n) {
+        const size_t some = (size_t)SL_MIN((uint64_t)(n - done), r->n_coded);
+        if (some == 0)
+            return sl_fail(SL_EFORMAT, "%s: ends early: get the file again", r->name);
+        r->utf8 = false;
+        int rc = read_bytes(r, p + done, some);
+        r->utf8 = true;
+        SL_TRY(rc);
+        r->n_coded -= some;
+        for (size_t i = done, end = done + some; i < end; i++) {
+            const unsigned char c = p[i], begun = r->begun;
+            r->begun = begun || c < 0x80 ? 0 : c;
+            if (!r->begun)
+                p[done++] = begun ? (unsigned char)(begun << 6 | (c & 0x3f)) : c;
+        }
+    }
+    return SL_OK;
+}
 
 static int read_bytes(struct sl_array_reader *r, unsigned char *p, size_t n)
 {
+    if (r->utf8)
+        return read_characters(r, p, n);
     if (!r->stream)
         return read_file(r, p, n);
     size_t from_ahead = SL_MIN(n, r->n_ahead);

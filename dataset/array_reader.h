@@ -29,6 +29,20 @@ bool sl_array_has_member(const struct sl_zip *zip, const char *key);
 // zeros, cut to n - 1 bytes. Errors as above; SL_EUNSUPPORTED where it is no text.
 int sl_array_get_text(const struct sl_zip *zip, const char *key, char *out, size_t n);
 
+// Elements that lie somewhere in a larger file, without a header: n_bytes from `at` on, of a zip
+// file's member, else of fd, which stays the caller's. utf8: bytes are the characters of a text.
+struct sl_array_part {
+    const char *name; // for messages
+    const struct sl_npy_header *head;
+    const struct sl_zip *zip; // must outlive the reader; NULL: fd
+    size_t member;
+    int fd;
+    uint64_t size; // of fd
+    uint64_t at, n_bytes;
+    bool utf8;
+};
+int sl_array_open_part(const struct sl_array_part *part, struct sl_array_reader **out);
+
 void sl_array_close(struct sl_array_reader *r); // NULL is fine
 
 // Its header.

@@ -81,14 +81,14 @@ int sl_csv_scan_below(const struct sl_csv *c, const char **p, uint64_t limit, co
     return sl_csv_fail(c, *p, wanted);
 }
 
-int sl_csv_put_edge(const struct sl_csv *c, const char **p, uint64_t n_nodes)
+int sl_csv_put_edge(const struct sl_csv *c, const char **p, uint64_t n_nodes, double weight)
 {
     uint64_t source, destination;
     SL_TRY(sl_csv_scan_below(c, p, n_nodes, "a vertex", &source));
     *p = sl_line_skip_gap(*p);
     SL_TRY(sl_csv_scan_below(c, p, n_nodes, "a vertex", &destination));
     SL_TRY(sl_csv_end_line(c, p, "two columns: source,destination"));
-    return sl_edge_sink_put(&c->im->edge_sink, (uint32_t)source, (uint32_t)destination, 0);
+    return sl_edge_sink_put(&c->im->edge_sink, (uint32_t)source, (uint32_t)destination, weight);
 }
 
 uint64_t sl_csv_count_columns(const char *p)

@@ -8,17 +8,19 @@
  * Each pair has a number, a one-to-one function of it and the seed (mix): the smallest ones are the
  * test, the next ones the validation. So exactly as many as asked for are held out, whatever the
  * order of the file and the number of threads, and a larger test has all of a smaller one. The
- * limits are found by counting numbers by their high bits, and sorting those of the buckets that
- * the limits fall into.
+ * limits are found by counting places in buckets, and sorting those of the buckets that the limits
+ * fall into. By time a pair's place is how long before the latest one its latest edge is, and then
+ * its number; times are looked up in the two lists, which an import has sorted.
  *
  * With keep_one the largest number of a vertex's pairs is its own: that pair stays.
  *
  * Memory: two words a vertex, one more with keep_one, and for each thread a list of neighbours. An
- * edge is read six times.
+ * edge is read six times. By time 16 bytes for each pair of the busiest two moments come to it.
  */
 #include "dataset/edge_split.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fnmatch.h>
 #include <inttypes.h>
 #include <math.h>
@@ -39,18 +41,27 @@
 #include "dataset/metadata.h"
 #include "dataset/vertex_blocks.h"
 
-enum { HIGH_BITS = 16, BUCKETS = 1 << HIGH_BITS };
+enum { BUCKETS = 1 << 16 };
 
 const char *const sl_edge_split_pairs[] = {"auto", "undirected", "directed", NULL};
 
-// Numbers of pairs up to `at` are of this split or the ones before it; none where `any` is false.
+// Where a pair stands among all: those at the front are held out.
+struct place {
+    uint32_t late; // how long before the latest one; 0 where edges have no times
+    uint64_t number;
+};
+
+// Pairs up to `at` are of this split or the ones before it; none where `any` is false.
 struct limit {
     bool any;
-    uint64_t at;
+    struct place at;
 };
 
 struct pass {
     struct sl_edge_split *run;
+    const struct sl_staging *st; // that is written
+    bool in_place;               // it is what is read
+    char who[512];               // for messages
     struct sl_dataset ds;
     struct sl_vertex_blocks blocks;
     uint64_t key;                           // of the seed
@@ -58,21 +69,24 @@ struct pass {
 
     _Atomic uint64_t forward, backward; // sums over edges, and over their reverses
     _Atomic uint64_t *own;              // (n_nodes) largest number of a vertex's pairs, or NULL
+    const uint32_t *times;              // (n_edges) or NULL
+    _Atomic uint64_t earliest, latest;
     _Atomic uint64_t n_pairs;
-    _Atomic uint64_t *bucket;     // (BUCKETS) pairs that may go, by the high bits of their number
-    uint64_t n_gone[2];           // test, validation: wanted, and held out
-    uint64_t borders[2];          // buckets of the two limits
-    uint64_t *numbers, n_numbers; // pairs of these buckets
-    _Atomic uint64_t next_number; //
-    struct limit limits[2];       // test, validation
-    int64_t *offsets;             // (n_nodes + 1) of the new graph
-    uint64_t n_left;              // edges of it
-    uint64_t *first[2];           // (blocks + 1) pairs of the lists before each block's
-    uint32_t *out[2];             // (n_gone, 2)
-    _Atomic uint64_t n_bare;      // vertices whose in-edges are all gone
-    void *sources;                // of the new graph
-    bool wide;                    // sources are int64
-    const char *rows;             // of a file with a row an edge
+    _Atomic uint64_t *bucket;    // (BUCKETS) pairs that may go, by their places
+    uint64_t n_gone[2];          // test, validation: wanted, and held out
+    uint64_t borders[2];         // buckets of the two limits
+    struct place *places;        // (n_places) of the pairs of these buckets
+    uint64_t n_places;           //
+    _Atomic uint64_t next_place; //
+    struct limit limits[2];      // test, validation
+    int64_t *offsets;            // (n_nodes + 1) of the new graph
+    uint64_t n_left;             // edges of it
+    uint64_t *first[2];          // (blocks + 1) pairs of the lists before each block's
+    uint32_t *out[2];            // (n_gone, 2)
+    _Atomic uint64_t n_bare;     // vertices whose in-edges are all gone
+    void *sources;               // of the new graph
+    bool wide;                   // sources are int64
+    const char *rows;            // of a file with a row an edge
     char *to;
     size_t row_bytes;
 };
@@ -92,6 +106,48 @@ static uint64_t number_of(const struct pass *p, uint64_t u, uint64_t v)
     if (p->run->undirected && u > v)
         return mix((v << 32 | u) ^ p->key);
     return mix((u << 32 | v) ^ p->key);
+}
+
+// The latest of the edges u -> v; 0: there is none. Lists are sorted.
+static uint32_t latest_of(const struct pass *p, uint64_t u, uint64_t v)
+{
+    uint64_t begin = p->ds.indptr[v], end = p->ds.indptr[v + 1];
+    uint32_t latest = 0;
+    while (begin < end) {
+        const uint64_t mid = begin + (end - begin) / 2;
+        if (sl_dataset_source(&p->ds, mid) < u)
+            begin = mid + 1;
+        else
+            end = mid;
+    }
+    for (; begin < p->ds.indptr[v + 1] && sl_dataset_source(&p->ds, begin) == u; begin++)
+        latest = SL_MAX(latest, p->times[begin]);
+    return latest;
+}
+
+static struct place place_of(const struct pass *p, uint64_t u, uint64_t v)
+{
+    struct place out = {.number = number_of(p, u, v)};
+    if (!p->times)
+        return out;
+    uint32_t time = latest_of(p, u, v);
+    if (p->run->undirected)
+        time = SL_MAX(time, latest_of(p, v, u));
+    out.late = (uint32_t)p->latest - time;
+    return out;
+}
+
+static bool is_up_to(const struct place *a, const struct place *b)
+{
+    return a->late != b->late ? a->late < b->late : a->number <= b->number;
+}
+
+// Rises with the place. Without times it is the number's highest bits.
+static uint64_t bucket_of(const struct pass *p, const struct place *at)
+{
+    const uint64_t range = p->times ? p->latest - p->earliest + 1 : 1;
+    const unsigned __int128 x = (uint64_t)at->late << 32 | at->number >> 32;
+    return (uint64_t)(x * BUCKETS / ((unsigned __int128)range << 32));
 }
 
 // Whether the pair of an edge u -> v stands in v's list, and not in u's.
@@ -133,10 +189,10 @@ static enum sl_split split_of(const struct pass *p, uint64_t u, uint64_t v)
 {
     if (u == v)
         return SL_SPLIT_TRAIN;
-    const uint64_t number = number_of(p, u, v);
-    const bool test = p->limits[0].any && number <= p->limits[0].at;
-    const bool val = p->limits[1].any && number <= p->limits[1].at;
-    if (!(test || val) || !may_go(p, u, v, number))
+    const struct place at = place_of(p, u, v);
+    const bool test = p->limits[0].any && is_up_to(&at, &p->limits[0].at);
+    const bool val = p->limits[1].any && is_up_to(&at, &p->limits[1].at);
+    if (!(test || val) || !may_go(p, u, v, at.number))
         return SL_SPLIT_TRAIN;
     return test ? SL_SPLIT_TEST : SL_SPLIT_VAL;
 }
@@ -174,6 +230,32 @@ static void raise(_Atomic uint64_t *to, uint64_t number)
         ;
 }
 
+static void lower(_Atomic uint64_t *to, uint64_t number)
+{
+    uint64_t was = atomic_load_explicit(to, memory_order_relaxed);
+    while (was > number && !atomic_compare_exchange_weak_explicit(
+                               to, &was, number, memory_order_relaxed, memory_order_relaxed))
+        ;
+}
+
+// The times of all edges but self-loops, which an import may have added.
+static int find_span(void *context, int thread)
+{
+    struct pass *p = context;
+    uint64_t begin, end, least = UINT64_MAX, most = 0;
+    (void)thread;
+    while (sl_vertex_blocks_take(&p->blocks, &begin, &end))
+        for (uint64_t v = begin; v < end; v++)
+            for (uint64_t e = p->ds.indptr[v]; e < p->ds.indptr[v + 1]; e++)
+                if (sl_dataset_source(&p->ds, e) != v) {
+                    least = SL_MIN(least, (uint64_t)p->times[e]);
+                    most = SL_MAX(most, (uint64_t)p->times[e]);
+                }
+    raise(&p->latest, most);
+    lower(&p->earliest, SL_MIN(least, most));
+    return SL_OK;
+}
+
 static int find_own(void *context, int thread)
 {
     struct pass *p = context;
@@ -197,30 +279,33 @@ static int count_pairs(void *context, int thread)
     while (sl_vertex_blocks_take(&p->blocks, &begin, &end))
         for (uint64_t v = begin; v < end; v++)
             for (uint64_t i = 0, n = neighbours(p, v, p->lists[thread]); i < n; i++) {
-                const uint64_t u = p->lists[thread][i], number = number_of(p, u, v);
+                const uint64_t u = p->lists[thread][i];
                 if (!is_counted_here(p, u, v))
                     continue;
+                const struct place at = place_of(p, u, v);
                 n_pairs++;
-                if (may_go(p, u, v, number))
-                    add(&p->bucket[number >> (64 - HIGH_BITS)], 1);
+                if (may_go(p, u, v, at.number))
+                    add(&p->bucket[bucket_of(p, &at)], 1);
             }
     add(&p->n_pairs, n_pairs);
     return SL_OK;
 }
 
-static int gather_numbers(void *context, int thread)
+static int gather_places(void *context, int thread)
 {
     struct pass *p = context;
     uint64_t begin, end;
     while (sl_vertex_blocks_take(&p->blocks, &begin, &end))
         for (uint64_t v = begin; v < end; v++)
             for (uint64_t i = 0, n = neighbours(p, v, p->lists[thread]); i < n; i++) {
-                const uint64_t u = p->lists[thread][i], number = number_of(p, u, v);
-                const uint64_t b = number >> (64 - HIGH_BITS);
-                if ((b == p->borders[0] || b == p->borders[1]) && is_counted_here(p, u, v) &&
-                    may_go(p, u, v, number))
-                    p->numbers[atomic_fetch_add_explicit(&p->next_number, 1,
-                                                         memory_order_relaxed)] = number;
+                const uint64_t u = p->lists[thread][i];
+                if (!is_counted_here(p, u, v))
+                    continue;
+                const struct place at = place_of(p, u, v);
+                const uint64_t b = bucket_of(p, &at);
+                if ((b == p->borders[0] || b == p->borders[1]) && may_go(p, u, v, at.number))
+                    p->places[atomic_fetch_add_explicit(&p->next_place, 1, memory_order_relaxed)] =
+                        at;
             }
     return SL_OK;
 }
@@ -311,6 +396,16 @@ static int list_pairs(void *context, int thread)
 
 // ---- which pairs --------------------------------------------------------------------------------
 
+enum { SHARES_BYTES = 64 };
+
+// The shares as the options that they came by.
+static const char *shares_text(const struct pass *p, char text[SHARES_BYTES])
+{
+    snprintf(text, SHARES_BYTES, p->in_place ? "--holdout %g,%g" : "--val %g and --test %g",
+             p->run->val, p->run->test);
+    return text;
+}
+
 static int find_directions(struct pass *p)
 {
     struct sl_edge_split *run = p->run;
@@ -321,15 +416,15 @@ static int find_directions(struct pass *p)
     if (run->pairs == SL_EDGE_SPLIT_AUTO || run->undirected)
         return SL_OK;
     return sl_fail(SL_EINVAL,
-                   "split-edges %s: found edges without their reverse, wanted both of each with "
-                   "--pairs undirected: take --pairs directed, or import the graph with "
-                   "--symmetrise",
-                   p->ds.path);
+                   "%s: found edges without their reverse, wanted both of each with --pairs "
+                   "undirected: take --pairs directed, or import the graph with --symmetrise",
+                   p->who);
 }
 
 static int count(struct pass *p)
 {
     const double n = (double)p->n_pairs, wanted[2] = {p->run->test, p->run->val};
+    char shares[SHARES_BYTES];
     uint64_t may = 0;
     for (int b = 0; b < BUCKETS; b++)
         may += p->bucket[b];
@@ -337,27 +432,26 @@ static int count(struct pass *p)
         p->n_gone[i] = (uint64_t)llround(wanted[i] * n);
     const uint64_t sum = p->n_gone[0] + p->n_gone[1];
     if (sum == 0)
-        return sl_fail(SL_EINVAL,
-                       "split-edges %s: --val %g and --test %g of %s of vertices are none, wanted "
-                       "one at least",
-                       p->ds.path, p->run->val, p->run->test, SL_PLURAL(n, "pair"));
+        return sl_fail(SL_EINVAL, "%s: %s of %s of vertices are none, wanted one at least", p->who,
+                       shares_text(p, shares), SL_PLURAL(n, "pair"));
     if (sum > may)
         return sl_fail(SL_EINVAL,
-                       "split-edges %s: --val %g and --test %g are %" PRIu64
-                       " pairs, and with --keep-one %" PRIu64 " of %" PRIu64
+                       "%s: %s are %" PRIu64 " pairs, and with --keep-one %" PRIu64 " of %" PRIu64
                        " may go: take smaller shares, or leave --keep-one out",
-                       p->ds.path, p->run->val, p->run->test, sum, may, (uint64_t)p->n_pairs);
+                       p->who, shares_text(p, shares), sum, may, (uint64_t)p->n_pairs);
     return SL_OK;
 }
 
-static int by_number(const void *a, const void *b)
+static int by_place(const void *a, const void *b)
 {
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return (x > y) - (x < y);
+    const struct place *x = a, *y = b;
+    if (x->late != y->late)
+        return x->late < y->late ? -1 : 1;
+    return (x->number > y->number) - (x->number < y->number);
 }
 
-// The bucket that the n-th smallest number is in; before: numbers in the buckets before it.
-static uint64_t bucket_of(const struct pass *p, uint64_t n, uint64_t *before)
+// The bucket that the n-th place is in; before: places in the buckets before it.
+static uint64_t find_bucket(const struct pass *p, uint64_t n, uint64_t *before)
 {
     uint64_t b = 0;
     *before = 0;
@@ -371,21 +465,20 @@ static int find_limits(struct pass *p)
     const uint64_t rank[2] = {p->n_gone[0], p->n_gone[0] + p->n_gone[1]};
     uint64_t before[2], at = 0;
     for (int i = 0; i < 2; i++)
-        p->borders[i] = bucket_of(p, SL_MAX(rank[i], (uint64_t)1), &before[i]);
-    p->n_numbers = p->bucket[p->borders[0]];
+        p->borders[i] = find_bucket(p, SL_MAX(rank[i], (uint64_t)1), &before[i]);
+    p->n_places = p->bucket[p->borders[0]];
     if (p->borders[1] != p->borders[0])
-        p->n_numbers += p->bucket[p->borders[1]];
-    p->numbers = malloc(p->n_numbers * sizeof *p->numbers);
-    if (!p->numbers)
-        return sl_fail(SL_ENOMEM, "split-edges %s: no memory for %" PRIu64 " pairs", p->ds.path,
-                       p->n_numbers);
-    SL_TRY(sl_vertex_blocks_run(&p->blocks, "limits", gather_numbers, p));
-    qsort(p->numbers, p->n_numbers, sizeof *p->numbers, by_number);
+        p->n_places += p->bucket[p->borders[1]];
+    p->places = malloc(p->n_places * sizeof *p->places);
+    if (!p->places)
+        return sl_fail(SL_ENOMEM, "%s: no memory for %" PRIu64 " pairs", p->who, p->n_places);
+    SL_TRY(sl_vertex_blocks_run(&p->blocks, "limits", gather_places, p));
+    qsort(p->places, p->n_places, sizeof *p->places, by_place);
     for (int i = 0; i < 2; i++) {
-        // Behind the first bucket's numbers, which are smaller, stand those of the second.
+        // Behind the first bucket's places stand those of the second.
         at = p->borders[i] == p->borders[0] ? 0 : p->bucket[p->borders[0]];
         if (rank[i] > 0)
-            p->limits[i] = (struct limit){true, p->numbers[at + rank[i] - before[i] - 1]};
+            p->limits[i] = (struct limit){true, p->places[at + rank[i] - before[i] - 1]};
     }
     p->limits[1].any &= p->n_gone[1] > 0;
     return SL_OK;
@@ -394,10 +487,15 @@ static int find_limits(struct pass *p)
 static int choose(struct pass *p)
 {
     SL_TRY(find_directions(p));
+    if (p->run->by_time) {
+        p->times = (const uint32_t *)(const void *)p->ds.edge_weight;
+        p->earliest = UINT64_MAX;
+        SL_TRY(sl_vertex_blocks_run(&p->blocks, "times", find_span, p));
+    }
     if (p->run->keep_one) {
         p->own = calloc(p->ds.n_nodes + 1, sizeof *p->own);
         if (!p->own)
-            return sl_fail(SL_ENOMEM, "split-edges %s: no memory for a word a vertex", p->ds.path);
+            return sl_fail(SL_ENOMEM, "%s: no memory for a word a vertex", p->who);
         SL_TRY(sl_vertex_blocks_run(&p->blocks, "pairs to keep", find_own, p));
     }
     SL_TRY(sl_vertex_blocks_run(&p->blocks, "pairs", count_pairs, p));
@@ -411,8 +509,7 @@ static int create(struct pass *p, const char *name, enum sl_dtype dtype, int ndi
                   const uint64_t *shape, struct sl_npy_writer **w, void *data)
 {
     char path[SL_STAGING_PATH_BYTES];
-    return sl_npy_create_mapped(sl_staging_file(&p->run->making.st, name, path), dtype, ndim, shape,
-                                w, data);
+    return sl_npy_create_mapped(sl_staging_file(p->st, name, path), dtype, ndim, shape, w, data);
 }
 
 static int count_offsets(struct pass *p)
@@ -479,7 +576,9 @@ static int write_edge_file(struct pass *p, const char *name, const char *path)
 // What this command writes anew, or what a user keeps beside the arrays.
 static int is_shared(const struct dirent *e)
 {
-    static const char *const own[] = {"indptr.npy", "indices.npy", "train_edges.npy"};
+    static const char *const own[] = {"indptr.npy",      "indices.npy",
+                                      "train_edges.npy", "train_edge_weight.npy",
+                                      "train_neg.npy",   "train_neg_target.npy"};
     const char *dot = strrchr(e->d_name, '.');
     for (size_t i = 0; i < SL_COUNT_OF(own); i++)
         if (strcmp(e->d_name, own[i]) == 0)
@@ -491,9 +590,13 @@ static int write_other(struct pass *p, const char *name)
 {
     char from[SL_STAGING_PATH_BYTES + 300], to[SL_STAGING_PATH_BYTES];
     snprintf(from, sizeof from, "%s/%s", p->ds.path, name);
+    if (p->times && strcmp(name, "edge_weight.npy") == 0)
+        return unlink(from) == 0 ? SL_OK : sl_fail_errno(SL_EIO, errno, "remove %s", from);
     if (fnmatch("edge_*.npy", name, 0) == 0)
         return write_edge_file(p, name, from);
-    return sl_file_share(&p->run->shared, from, sl_staging_file(&p->run->making.st, name, to));
+    if (p->in_place)
+        return SL_OK;
+    return sl_file_share(&p->run->shared, from, sl_staging_file(p->st, name, to));
 }
 
 static int write_others(struct pass *p)
@@ -527,19 +630,25 @@ static int write_metadata(struct pass *p)
     if (!root)
         return SL_EIO;
     keep_stripes(p, root);
-    cJSON_DeleteItemFromObjectCaseSensitive(root, "name");
-    cJSON_AddStringToObject(root, "name",
-                            run->making.name ? run->making.name : run->making.st.name);
+    if (!p->in_place) {
+        cJSON_DeleteItemFromObjectCaseSensitive(root, "name");
+        cJSON_AddStringToObject(root, "name",
+                                run->making.name ? run->making.name : run->making.st.name);
+    }
+    cJSON_DeleteItemFromObjectCaseSensitive(root, "temporary");
     cJSON_DeleteItemFromObjectCaseSensitive(root, "num_edges");
     cJSON_AddNumberToObject(root, "num_edges", (double)p->n_left);
     cJSON *split = cJSON_AddObjectToObject(root, "edge_split");
-    cJSON_AddStringToObject(split, "of", p->ds.name);
+    if (!p->in_place)
+        cJSON_AddStringToObject(split, "of", p->ds.name);
     cJSON_AddStringToObject(split, "pairs", run->undirected ? "undirected" : "directed");
     cJSON_AddNumberToObject(split, "val", run->val);
     cJSON_AddNumberToObject(split, "test", run->test);
     cJSON_AddNumberToObject(split, "seed", (double)run->seed);
     cJSON_AddBoolToObject(split, "keep_one", run->keep_one);
-    return sl_metadata_write(&run->making.st, root);
+    if (run->by_time)
+        cJSON_AddTrueToObject(split, "by_time");
+    return sl_metadata_write(p->st, root);
 }
 
 static int write_graph(struct pass *p)
@@ -561,25 +670,42 @@ static int write_all(void *context)
     return sl_npy_writer_close(&w, write_graph(p));
 }
 
-static void summarise(void *context, struct sl_table *t)
+// What was found, for the summary: the pass is gone by then.
+static void report(const struct pass *p)
+{
+    struct sl_edge_split *run = p->run;
+    run->n_pairs = p->n_pairs;
+    memcpy(run->n_held, p->n_gone, sizeof run->n_held);
+    run->n_edges = p->ds.n_edges;
+    run->n_left = p->n_left;
+    run->n_bare = p->n_bare;
+}
+
+void sl_edge_split_summarise(const struct sl_edge_split *run, struct sl_table *t)
 {
     char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES];
-    const struct pass *p = context;
-    const double n = (double)SL_MAX((uint64_t)p->n_pairs, (uint64_t)1);
-    sl_table_row(t, "pairs|%s of vertices that %s", sl_units_grouped(a, p->n_pairs),
-                 p->run->undirected ? "edges join in both directions" : "an edge joins");
-    sl_table_row(t, "validation|%s, %.2f %%", sl_units_grouped(a, p->n_gone[1]),
-                 100 * (double)p->n_gone[1] / n);
-    sl_table_row(t, "test|%s, %.2f %%", sl_units_grouped(a, p->n_gone[0]),
-                 100 * (double)p->n_gone[0] / n);
-    sl_table_row(t, "edges|%s of %s are left", sl_units_grouped(a, p->n_left),
-                 sl_units_grouped(b, p->ds.n_edges));
-    if (p->n_bare)
+    const double n = (double)SL_MAX(run->n_pairs, (uint64_t)1);
+    sl_table_row(t, "pairs|%s of vertices that %s", sl_units_grouped(a, run->n_pairs),
+                 run->undirected ? "edges join in both directions" : "an edge joins");
+    sl_table_row(t, "validation|%s, %.2f %%%s", sl_units_grouped(a, run->n_held[1]),
+                 100 * (double)run->n_held[1] / n, run->by_time ? ", the latest but the test" : "");
+    sl_table_row(t, "test|%s, %.2f %%%s", sl_units_grouped(a, run->n_held[0]),
+                 100 * (double)run->n_held[0] / n, run->by_time ? ", the latest" : "");
+    sl_table_row(t, "edges|%s of %s are left", sl_units_grouped(a, run->n_left),
+                 sl_units_grouped(b, run->n_edges));
+    if (run->n_bare)
         sl_table_row(t, "|%s vertices lost all in-edges (--keep-one keeps one of each)",
-                     sl_units_grouped(a, p->n_bare));
-    if (p->run->shared.n_copied)
+                     sl_units_grouped(a, run->n_bare));
+    if (run->shared.n_copied)
         sl_table_row(t, "files|%" PRIu64 " copied, as a link cannot be made: %s",
-                     p->run->shared.n_copied, p->run->shared.why);
+                     run->shared.n_copied, run->shared.why);
+}
+
+static void summarise(void *context, struct sl_table *t)
+{
+    const struct pass *p = context;
+    report(p);
+    sl_edge_split_summarise(p->run, t);
 }
 
 // ---- the command --------------------------------------------------------------------------------
@@ -587,17 +713,15 @@ static void summarise(void *context, struct sl_table *t)
 static int check(const struct pass *p)
 {
     const struct sl_edge_split *run = p->run;
+    char shares[SHARES_BYTES];
     if (!(run->val >= 0 && run->test >= 0 && run->val + run->test < 1))
-        return sl_fail(
-            SL_EINVAL,
-            "split-edges: --val %g and --test %g: wanted shares from 0, below 1 together", run->val,
-            run->test);
+        return sl_fail(SL_EINVAL, "%s: %s: wanted shares from 0, below 1 together", p->who,
+                       shares_text(p, shares));
     if (p->ds.edges[SL_SPLIT_VAL].ids || p->ds.edges[SL_SPLIT_TEST].ids)
-        return sl_fail(SL_EINVAL,
-                       "split-edges %s: has %s: its edges are held out already: split the data set "
-                       "that it was made of",
-                       p->ds.path,
-                       p->ds.edges[SL_SPLIT_VAL].ids ? "val_edges.npy" : "test_edges.npy");
+        return sl_fail(SL_EINVAL, "%s: has %s: its edges are held out already: %s", p->who,
+                       p->ds.edges[SL_SPLIT_VAL].ids ? "val_edges.npy" : "test_edges.npy",
+                       p->in_place ? "leave --holdout out"
+                                   : "split the data set that it was made of");
     return SL_OK;
 }
 
@@ -610,39 +734,69 @@ static int allocate(struct pass *p)
         ok &= (p->lists[i] = malloc((p->ds.max_degree + 1) * sizeof *p->lists[i])) != NULL;
     for (int i = 0; i < 2; i++)
         ok &= (p->first[i] = calloc(n_blocks + 1, sizeof *p->first[i])) != NULL;
-    return ok ? SL_OK
-              : sl_fail(SL_ENOMEM, "split-edges %s: no memory for lists of neighbours", p->ds.path);
+    return ok ? SL_OK : sl_fail(SL_ENOMEM, "%s: no memory for lists of neighbours", p->who);
 }
 
 static void release(struct pass *p)
 {
+    if (!p)
+        return;
     for (int i = 0; i < SL_VERTEX_THREADS_MAX; i++)
         free(p->lists[i]);
     for (int i = 0; i < 2; i++)
         free(p->first[i]);
     free((void *)p->own);
     free((void *)p->bucket);
-    free(p->numbers);
+    free(p->places);
     sl_file_share_fini(&p->run->shared);
     sl_dataset_close(&p->ds);
     free(p);
 }
 
-int sl_edge_split_run(struct sl_edge_split *run)
+// Opens the data set that is read.
+static int open_pass(struct sl_edge_split *run, const char *source, struct sl_progress *progress,
+                     const char *who, struct pass **out)
 {
-    struct pass *p = calloc(1, sizeof *p);
+    struct pass *p = *out = calloc(1, sizeof *p);
     if (!p)
-        return sl_fail(SL_ENOMEM, "split-edges: no memory");
+        return sl_fail(SL_ENOMEM, "%s: no memory", who);
     p->run = run;
     p->key = mix(run->seed + UINT64_C(0x9e3779b97f4a7c15));
-    int rc = sl_dataset_open(run->source, SL_NEED_TOPOLOGY, SL_CHECK_CACHED, 0, &p->ds);
-    sl_vertex_blocks_init(&p->blocks, p->ds.n_nodes, run->n_threads, &run->making.progress);
-    if (rc == SL_OK)
-        rc = check(p);
-    if (rc == SL_OK)
-        rc = allocate(p);
-    if (rc == SL_OK)
-        rc = sl_dataset_builder_run(&run->making, p, write_all, summarise);
+    snprintf(p->who, sizeof p->who, "%s", who);
+    SL_TRY(sl_dataset_open(source, SL_NEED_TOPOLOGY, SL_CHECK_CACHED, 0, &p->ds));
+    sl_vertex_blocks_init(&p->blocks, p->ds.n_nodes, run->n_threads, progress);
+    return SL_OK;
+}
+
+int sl_edge_split_run(struct sl_edge_split *run)
+{
+    struct pass *p;
+    char who[512];
+    int rc;
+    snprintf(who, sizeof who, "split-edges %s", run->source);
+    SL_TRY_OUT(open_pass(run, run->source, &run->making.progress, who, &p));
+    p->st = &run->making.st;
+    SL_TRY_OUT(check(p));
+    SL_TRY_OUT(allocate(p));
+    rc = sl_dataset_builder_run(&run->making, p, write_all, summarise);
+out:
+    release(p);
+    return rc;
+}
+
+int sl_edge_split_in_place(struct sl_edge_split *run, const struct sl_staging *st,
+                           struct sl_progress *progress, const char *who)
+{
+    struct pass *p;
+    int rc;
+    SL_TRY_OUT(open_pass(run, st->dir, progress, who, &p));
+    p->st = st;
+    p->in_place = true;
+    SL_TRY_OUT(check(p));
+    SL_TRY_OUT(allocate(p));
+    SL_TRY_OUT(write_all(p));
+    report(p);
+out:
     release(p);
     return rc;
 }

@@ -82,7 +82,7 @@ static void summarise_edges(const struct sl_import *im, struct sl_table *t)
     sl_table_row(t, "largest in-degree|%s", sl_units_grouped(a, im->csc.max_degree));
 }
 
-static int write_metadata(const struct sl_import *im)
+static int write_metadata(struct sl_import *im)
 {
     const struct sl_import_vertices *f = &im->vertices;
     const struct sl_metadata m = {
@@ -117,7 +117,19 @@ static int write_metadata(const struct sl_import *im)
     }
     if (im->format->describe)
         im->format->describe(im, im->context, source);
+    if (im->holdout) // until that is done
+        cJSON_AddBoolToObject(root, "temporary", true);
     return sl_metadata_write(&im->making.st, root);
+}
+
+static int hold_out(struct sl_import *im)
+{
+    char who[512];
+    if (!im->holdout)
+        return SL_OK;
+    im->held.seed = im->seed;
+    snprintf(who, sizeof who, "import %s %s", im->format->name, im->source);
+    return sl_edge_split_in_place(&im->held, &im->making.st, &im->making.progress, who);
 }
 
 static int read_source(void *context)
@@ -126,7 +138,11 @@ static int read_source(void *context)
     int rc = im->format->read(im, im->context);
     sl_edge_sort_destroy(im->edge_sink.sort);
     im->edge_sink.sort = NULL;
-    return rc == SL_OK ? write_metadata(im) : rc;
+    if (im->held.by_time) // what was sorted with edges were times
+        im->edge_sink.weighted = false;
+    if (rc == SL_OK)
+        rc = write_metadata(im);
+    return rc == SL_OK ? hold_out(im) : rc;
 }
 
 static void summarise(void *context, struct sl_table *t)
@@ -134,6 +150,8 @@ static void summarise(void *context, struct sl_table *t)
     const struct sl_import *im = context;
     summarise_edges(im, t);
     im->format->summarise(im, im->context, t);
+    if (im->holdout)
+        sl_edge_split_summarise(&im->held, t);
 }
 
 // --split: "0.6,0.2,0.2" or "0.6,0.2" (the rest is the test set) into share[SL_SPLIT_COUNT].
@@ -166,6 +184,35 @@ static int parse_shares(const char *command, const char *text, double *share)
     return SL_OK;
 }
 
+// --holdout VAL,TEST; how much that may be is the split's to say.
+static int parse_holdout(const char *command, struct sl_import *im)
+{
+    struct sl_edge_split *held = &im->held;
+    char *end, *last;
+    if (!im->holdout && !held->keep_one && !held->pairs && !held->by_time)
+        return SL_OK;
+    if (!im->holdout)
+        return sl_fail(SL_EINVAL,
+                       "%s: --%s without --holdout: give --holdout VAL,TEST, the shares of the "
+                       "pairs that are held out, as in 0.05,0.1, or leave it out",
+                       command,
+                       held->keep_one ? "keep-one"
+                       : held->pairs  ? "pairs"
+                                      : "by-time");
+    held->val = strtod(im->holdout, &end);
+    held->test = strtod(*end ? end + 1 : end, &last);
+    if (end == im->holdout || *end != ',' || last == end + 1 || *last)
+        return sl_fail(SL_EINVAL,
+                       "%s: --holdout '%s': wanted VAL,TEST, shares of the pairs that edges join, "
+                       "as in 0.05,0.1",
+                       command, im->holdout);
+    if (!(held->val >= 0 && held->test >= 0 && held->val + held->test < 1))
+        return sl_fail(SL_EINVAL,
+                       "%s: --holdout '%s': wanted shares from 0, below 1 together, as in 0.05,0.1",
+                       command, im->holdout);
+    return SL_OK;
+}
+
 int sl_import_run(struct sl_import *im)
 {
     const struct sl_import_format *format = im->format;
@@ -180,5 +227,6 @@ int sl_import_run(struct sl_import *im)
                        command, sl_duplicate_rules[im->duplicates]);
     if (im->split)
         SL_TRY(parse_shares(command, im->split, im->split_share));
+    SL_TRY(parse_holdout(command, im));
     return sl_dataset_builder_run(&im->making, im, read_source, summarise);
 }

@@ -23,6 +23,7 @@
 #include "dataset/line_fields.h"
 #include "dataset/metadata.h"
 #include "dataset/dataset_builder.h"
+#include "dataset/edge_split.h"
 #include "dataset/text_reader.h"
 
 // Ids 0 to 2^32 - 3; 2^32 - 1 stays free and num_nodes is below it.
@@ -59,7 +60,9 @@ struct sl_import {
     uint64_t memory_bytes;
     const char *split; // NULL = the source's own
     double split_share[3];
-    uint64_t seed; // of the split
+    const char *holdout; // VAL,TEST; NULL = no edges are held out
+    struct sl_edge_split held;
+    uint64_t seed; // of the split, and of what is held out
     bool normalise_features, half_features;
     bool weights, weights_given; // values of the source are weights of edges
 

@@ -51,6 +51,7 @@ struct edgelist {
     // Vertices of the first side, where each side is numbered alone; 0: ids are of one numbering.
     uint64_t bipartite;
     bool bipartite_given;
+    bool by_time;
 
     struct sl_vertex_tables tables;
     struct sl_vertex_names names; // of --relabel
@@ -275,6 +276,35 @@ static int split(struct sl_import *im, struct edgelist *e, const char *line, con
     return rc;
 }
 
+static int fail_time(const struct sl_import *im, const struct sl_line_field *f)
+{
+    char wanted[160];
+    snprintf(wanted, sizeof wanted,
+             "as the time of --by-time a whole number from 0, below %" PRIu32
+             ", such as seconds since 1970 (milliseconds: divide by 1000)",
+             SL_EDGE_SPLIT_TIME_END);
+    return sl_import_fail_field(im, f, wanted);
+}
+
+static int scan_time(const struct sl_import *im, const struct sl_line_field *f, double *time)
+{
+    const char *end = f->n ? sl_line_scan_real(f->text, time) : NULL;
+    return end == f->text + f->n && *time >= 0 ? SL_OK : fail_time(im, f);
+}
+
+// A time travels in the weight's place until edges are held out by it.
+static int take_time(const struct sl_import *im, double *weight)
+{
+    char text[32];
+    if (*weight == floor(*weight) && *weight < SL_EDGE_SPLIT_TIME_END) {
+        *weight = (double)sl_edge_split_time((uint32_t)*weight);
+        return SL_OK;
+    }
+    const struct sl_line_field found = {text,
+                                        (size_t)snprintf(text, sizeof text, "%.17g", *weight)};
+    return fail_time(im, &found);
+}
+
 static int scan_fields(struct sl_import *im, struct edgelist *e, const char **line,
                        uint64_t *source, uint64_t *target, double *weight)
 {
@@ -286,7 +316,8 @@ static int scan_fields(struct sl_import *im, struct edgelist *e, const char **li
         SL_TRY(scan_id(im, e, &at[c->target], target));
     }
     if (c->weight >= 0)
-        SL_TRY(sl_import_scan_weight(im, &at[c->weight], weight));
+        SL_TRY(e->by_time ? scan_time(im, &at[c->weight], weight)
+                          : sl_import_scan_weight(im, &at[c->weight], weight));
     if (e->fields.n > c->n_most && at[c->n_most].n > 0) {
         char wanted[120];
         snprintf(wanted, sizeof wanted,
@@ -306,11 +337,13 @@ static int decide_columns(struct sl_import *im, struct edgelist *e, const char *
         e->fields.separator = sl_line_separator(line, e->columns_text || e->relabel);
     e->fields.most = SL_FIELDS_MAX;
     SL_TRY(split(im, e, line, &next));
-    bool weights = im->weights && (im->weights_given || e->columns_text || !h->unweighted);
+    const bool by_time = im->held.by_time;
+    bool weights =
+        by_time || (im->weights && (im->weights_given || e->columns_text || !h->unweighted));
     if (e->columns_text)
         SL_TRY(sl_edge_columns_choose(im, e->columns_text, &e->fields, &e->columns, is_heading));
     else if (weights)
-        SL_TRY(sl_edge_columns_default(im, h->konect, &e->fields, &e->columns));
+        SL_TRY(sl_edge_columns_default(im, h->konect || by_time, &e->fields, &e->columns));
     else
         e->columns = (struct sl_edge_columns){.source = 0, .target = 1};
     e->third_unread = im->weights && !weights && e->fields.n > 2;
@@ -381,7 +414,10 @@ static int parse_line(struct sl_import *im, struct edgelist *e, const char **lin
     }
     if (!e->plain || !scan_plain(e, line, &source, &target, &weight))
         SL_TRY(scan_fields(im, e, line, &source, &target, &weight));
-    e->n_like_times += weight >= LIKE_TIMES && weight == floor(weight);
+    if (e->by_time)
+        SL_TRY(take_time(im, &weight));
+    else
+        e->n_like_times += weight >= LIKE_TIMES && weight == floor(weight);
     return takes_names(e) ? put_names(im, e, &e->fields.at[e->columns.source],
                                       &e->fields.at[e->columns.target], weight)
                           : put_edge(im, e, source, target, weight);
@@ -536,6 +572,9 @@ static const struct sl_option options[] = {
      .help = "take any text as a vertex's name, and number names 0, 1, 2, ...: whole numbers by "
              "their value, then other names by their bytes; --features, --labels and --splits use "
              "the same names"},
+    {.name = "by-time", AT(FLAG, by_time),
+     .help = "--holdout takes the latest pairs for the test, and the latest of the others for the "
+             "validation: the last column is the time, a whole number, and there are no weights"},
     {.name = "features", AT(TEXT, tables.features), .placeholder = "FILE",
      .help = "a line 'vertex number number ...' for every vertex, in any order (CSV, TSV, gzip), "
              "or .npy with a row for each; it may have vertices without edges"},
@@ -555,6 +594,19 @@ static const struct sl_option options[] = {
 };
 // clang-format on
 
+// Times travel as weights, of which the latest one counts.
+static int check_times(struct sl_import *im)
+{
+    if (im->duplicates_given || (im->weights_given && im->weights))
+        return sl_fail(SL_EINVAL,
+                       "import edgelist: --by-time and --%s both given: the last column is the "
+                       "time, and there are no weights: leave one out",
+                       im->duplicates_given ? "duplicates" : "weights");
+    im->duplicates = SL_DUPLICATES_MAX - SL_DUPLICATES_FIRST;
+    im->weights_given = true; // even those that are all 1
+    return SL_OK;
+}
+
 static int check(struct sl_import *im, void *context)
 {
     struct edgelist *e = context;
@@ -566,6 +618,9 @@ static int check(struct sl_import *im, void *context)
                                   "--symmetrise is --undirected with --dedup: leave one out");
     if (e->columns_text)
         SL_TRY(sl_edge_columns_check(e->columns_text));
+    im->held.by_time = e->by_time;
+    if (e->by_time)
+        SL_TRY(check_times(im));
     e->limit = e->n_nodes ? e->n_nodes : (uint64_t)SL_IMPORT_MAX_ID + 1;
     return sl_vertex_tables_check(&e->tables, im, e->relabel);
 }

@@ -135,7 +135,7 @@ static int get_n_nodes(struct graphbolt *g, const cJSON *graph)
 static int parse_edge(struct sl_csv *c, const char **p)
 {
     const struct graphbolt *g = c->context;
-    return sl_csv_put_edge(c, p, g->n_nodes);
+    return sl_csv_put_edge(c, p, g->n_nodes, 0);
 }
 
 static int read_edges_csv(struct sl_import *im, struct graphbolt *g, const char *path)

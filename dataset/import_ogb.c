@@ -1,11 +1,14 @@
 /*
- * OGB node property prediction, as downloaded and unpacked:
+ * OGB node and link property prediction, as downloaded and unpacked:
  *
  *   SRC/raw/num-node-list.csv.gz, num-edge-list.csv.gz   one number: the graph's size
  *   SRC/raw/edge.csv.gz                                  source,destination
  *   SRC/raw/node-feat.csv.gz                             one row of numbers a vertex   (optional)
  *   SRC/raw/node-label.csv.gz                            one row of labels a vertex    (optional)
+ *   SRC/raw/edge_weight.csv.gz                           one number an edge            (optional)
  *   SRC/split/SCHEME/{train,valid,test}.csv.gz           one vertex a line             (optional)
+ *   SRC/split/SCHEME/{train,valid,test}.pt               pairs of vertices: ogb_links.h
+ *   SRC/split/SCHEME/split_dict.pt                       in one file either of these two
  *
  * or, in place of the csv files in raw/, the binary layout (ogbn-papers100M, and what OGB's
  * DatasetSaver writes):
@@ -41,6 +44,8 @@
 #include "dataset/csv_reader.h"
 #include "dataset/line_scan.h"
 #include "dataset/import_vertices.h"
+#include "dataset/ogb_links.h"
+#include "dataset/torch_file.h"
 #include "dataset/vertex_sink.h"
 
 enum { PATH_BYTES = 4352 };
@@ -53,12 +58,15 @@ struct ogb {
 
     bool binary;       // raw/data.npz
     const char *known; // the data set's name in OGB, NULL = none of its own
+    bool links;        // its split is of pairs
+    float *weights;    // (n_edges) of raw/edge_weight, or NULL
     uint64_t n_nodes, n_edges;
     char scheme[256];
 
     struct sl_feature_sink features;
     struct sl_label_sink labels;
     struct sl_list_sink list;
+    struct sl_ogb_links pairs;
 };
 
 static const char *const split_files[SL_SPLIT_COUNT] = {"train", "valid", "test"};
@@ -91,12 +99,13 @@ static int need_csv(struct sl_csv *c, const char *name)
     if (is_there(c->im, "raw/triplet-type-list.csv.gz") ||
         is_there(c->im, "raw/edge_index_dict.npz"))
         return sl_fail(SL_EUNSUPPORTED,
-                       "import %s: it has several types of vertices and edges (such as ogbn-mag): "
-                       "wanted a data set with one of each",
+                       "import %s: it has several types of vertices and edges (such as ogbn-mag "
+                       "and ogbl-biokg): wanted a data set with one of each: `sluice import "
+                       "edgelist` reads one type's edge.csv.gz of raw/relations",
                        c->im->source);
     return sl_fail(SL_ENOENT,
                    "import %s: there is no %s.csv.gz: wanted the unpacked directory of an OGB node "
-                   "data set, the one with raw/ and split/ in it",
+                   "or link data set, the one with raw/ and split/ in it",
                    c->im->source, name);
 }
 
@@ -105,7 +114,7 @@ static void list_left_out(struct sl_import *im)
 {
     static const char *const used[] = {"num-node-list.csv", "num-edge-list.csv", "edge.csv",
                                        "node-feat.csv",     "node-label.csv",    "data.npz",
-                                       "node-label.npz"};
+                                       "node-label.npz",    "edge_weight.csv"};
     char path[PATH_BYTES];
     snprintf(path, sizeof path, "%s/raw", im->source);
     DIR *d = opendir(path);
@@ -114,7 +123,8 @@ static void list_left_out(struct sl_import *im)
         for (size_t i = 0; i < SL_COUNT_OF(used); i++) {
             size_t n = strlen(used[i]);
             is_used |= strncmp(e->d_name, used[i], n) == 0 &&
-                       (!e->d_name[n] || strcmp(e->d_name + n, ".gz") == 0);
+                       (!e->d_name[n] || strcmp(e->d_name + n, ".gz") == 0) &&
+                       (i < SL_COUNT_OF(used) - 1 || im->weights);
         }
         if (!is_used)
             sl_import_leave_out(im, "%s", e->d_name);
@@ -151,7 +161,61 @@ static int parse_n_edges(struct sl_csv *c, const char **p)
 static int parse_edge(struct sl_csv *c, const char **p)
 {
     const struct ogb *ogb = c->context;
-    return sl_csv_put_edge(c, p, ogb->n_nodes);
+    const bool weighted = ogb->weights && c->line <= ogb->n_edges; // else there are too many
+    return sl_csv_put_edge(c, p, ogb->n_nodes, weighted ? (double)ogb->weights[c->line - 1] : 0);
+}
+
+static int fail_edges(const struct sl_csv *c, uint64_t n, const char *what)
+{
+    const struct ogb *ogb = c->context;
+    return sl_fail(SL_EFORMAT,
+                   "import %s: found %" PRIu64 " %s: wanted %" PRIu64
+                   " (num-edge-list): get the data set again",
+                   c->path, n, what, ogb->n_edges);
+}
+
+static int parse_weight(struct sl_csv *c, const char **p)
+{
+    struct ogb *ogb = c->context;
+    double x = 0;
+    const char *end = sl_line_scan_real(*p, &x);
+    if (c->line > ogb->n_edges)
+        return fail_edges(c, c->line, "weights or more");
+    if (!end || !(sl_line_is_gap(*end) || *end == '\n') || !sl_import_is_weight(x))
+        return sl_csv_fail(
+            c, *p, "a weight from 0 to " SL_FLOAT32_LARGEST " (float32; --no-weights reads none)");
+    ogb->weights[c->line - 1] = (float)x;
+    *p = end;
+    return sl_csv_end_line(c, p, "one weight");
+}
+
+// 4 bytes an edge while edges are read. Weights that are all 1 are none, as of other formats.
+static int read_weights(struct sl_csv *c)
+{
+    struct ogb *ogb = c->context;
+    struct sl_import *im = c->im;
+    const bool there = find_csv(c, "raw/edge_weight");
+    if (!there && im->weights && im->weights_given)
+        return sl_fail(SL_EINVAL,
+                       "import %s: --weights given, but there is no raw/edge_weight.csv.gz: leave "
+                       "it out",
+                       im->source);
+    if (!there || !im->weights)
+        return SL_OK;
+    ogb->weights = malloc((ogb->n_edges + 1) * sizeof *ogb->weights);
+    if (!ogb->weights)
+        return sl_fail(SL_ENOMEM,
+                       "import %s: no memory for %" PRIu64 " weights (--no-weights reads none)",
+                       c->path, ogb->n_edges);
+    SL_TRY(sl_csv_read(c, "weights", parse_weight));
+    if (c->line != ogb->n_edges)
+        return fail_edges(c, c->line, "weights");
+    bool units = !im->weights_given && !im->duplicates_given;
+    for (uint64_t e = 0; e < ogb->n_edges && units; e++)
+        units = ogb->weights[e] == 1.0f;
+    im->unit_weights = units;
+    im->edge_sink.weighted = !units;
+    return SL_OK;
 }
 
 static int read_topology(struct sl_csv *c)
@@ -164,14 +228,14 @@ static int read_topology(struct sl_csv *c)
                        c->path);
     SL_TRY(need_csv(c, "raw/num-edge-list"));
     SL_TRY(sl_csv_read(c, "sizes", parse_n_edges));
+    SL_TRY(read_weights(c));
     SL_TRY(need_csv(c, "raw/edge"));
     SL_TRY(sl_import_start_edges(c->im));
     SL_TRY(sl_csv_read(c, "edges", parse_edge));
+    free(ogb->weights);
+    ogb->weights = NULL;
     if (c->im->edge_sink.n_read != ogb->n_edges)
-        return sl_fail(SL_EFORMAT,
-                       "import %s: found %" PRIu64 " edges: wanted %" PRIu64
-                       " (num-edge-list): get the data set again",
-                       c->path, c->im->edge_sink.n_read, ogb->n_edges);
+        return fail_edges(c, c->im->edge_sink.n_read, "edges");
     return sl_import_finish_edges(c->im, ogb->n_nodes);
 }
 
@@ -400,19 +464,12 @@ static int parse_split(struct sl_csv *c, const char **p)
     return sl_list_sink_put(&ogb->list, (int64_t)v, c->path);
 }
 
-static int read_split(struct sl_csv *c)
+static int read_csv_split(struct sl_csv *c)
 {
     struct ogb *ogb = c->context;
-    for (int i = 0; i < SL_SPLIT_COUNT && ogb->scheme[0]; i++) {
-        char name[320], torch[320];
+    for (int i = 0; i < SL_SPLIT_COUNT; i++) {
+        char name[320];
         snprintf(name, sizeof name, "split/%s/%s", ogb->scheme, split_files[i]);
-        snprintf(torch, sizeof torch, "split/%s/split_dict.pt", ogb->scheme);
-        if (!find_csv(c, name) && is_there(c->im, torch))
-            return sl_fail(SL_EUNSUPPORTED,
-                           "import %s: %s is PyTorch's own format: wanted %s.csv and its like: in "
-                           "Python, for each part of torch.load('split_dict.pt'), "
-                           "numpy.savetxt('%s.csv', part, '%%d')",
-                           c->im->source, torch, split_files[i], split_files[i]);
         SL_TRY(need_csv(c, name));
         SL_TRY(sl_list_sink_open(&ogb->list, c->im, (enum sl_split)i, ogb->n_nodes));
         int rc = sl_csv_read(c, "split", parse_split);
@@ -421,13 +478,87 @@ static int read_split(struct sl_csv *c)
     return SL_OK;
 }
 
+static int put_list(struct ogb *ogb, struct sl_array_reader *r)
+{
+    int64_t v[512];
+    while (sl_array_left(r) > 0) {
+        const uint64_t n = SL_MIN(sl_array_left(r), (uint64_t)SL_COUNT_OF(v));
+        SL_TRY(sl_array_read_integers(r, n, v));
+        for (uint64_t i = 0; i < n; i++)
+            SL_TRY(sl_list_sink_put(&ogb->list, v[i], sl_array_name(r)));
+    }
+    return SL_OK;
+}
+
+// A list of vertices, or pairs: under `group`, or without one the whole file.
+static int read_torch_part(struct sl_import *im, struct ogb *ogb, const struct sl_torch_file *t,
+                           const char *file, const char *group, enum sl_split s)
+{
+    struct sl_array_reader *r;
+    if (!group || sl_torch_what(t, NULL, group) == SL_TORCH_DICT) {
+        ogb->links = true;
+        return sl_ogb_links_read(im, t, file, group, s, ogb->n_nodes, &ogb->pairs);
+    }
+    SL_TRY(sl_torch_open_array(t, NULL, group, &r));
+    int rc = sl_list_sink_open(&ogb->list, im, s, ogb->n_nodes);
+    if (rc == SL_OK)
+        rc = sl_list_sink_close(&ogb->list, put_list(ogb, r), s);
+    sl_array_close(r);
+    return rc;
+}
+
+// SRC/split/SCHEME/NAME.pt into path; false when it is not there.
+static bool find_torch(const struct sl_import *im, const struct ogb *ogb, const char *name,
+                       char path[PATH_BYTES])
+{
+    snprintf(path, PATH_BYTES, "%s/split/%s/%s.pt", im->source, ogb->scheme, name);
+    return access(path, F_OK) == 0;
+}
+
+static int read_torch_split(struct sl_import *im, struct ogb *ogb)
+{
+    char path[PATH_BYTES];
+    const bool one = find_torch(im, ogb, "split_dict", path);
+    for (int s = 0; s < SL_SPLIT_COUNT; s++) {
+        struct sl_torch_file *t;
+        if (!one)
+            find_torch(im, ogb, split_files[s], path);
+        SL_TRY(sl_torch_open(path, &t));
+        int rc = read_torch_part(im, ogb, t, path, one ? split_files[s] : NULL, (enum sl_split)s);
+        sl_torch_close(t);
+        SL_TRY(rc);
+    }
+    if (ogb->links)
+        im->vertices.has_split = false;
+    return SL_OK;
+}
+
+static int read_split(struct sl_csv *c)
+{
+    struct ogb *ogb = c->context;
+    char path[PATH_BYTES], name[320];
+    if (!ogb->scheme[0])
+        return SL_OK;
+    snprintf(name, sizeof name, "split/%s/%s", ogb->scheme, split_files[SL_SPLIT_TRAIN]);
+    if (!find_csv(c, name) && (find_torch(c->im, ogb, "split_dict", path) ||
+                               find_torch(c->im, ogb, split_files[SL_SPLIT_TRAIN], path)))
+        return read_torch_split(c->im, ogb);
+    return read_csv_split(c);
+}
+
 // ---- inverse edges ------------------------------------------------------------------------------
 
-// OGB's node data sets with one type of vertices, and add_inverse_edge of each (its master list).
+// OGB's data sets with one type of vertices, by name and by the name of the download, and
+// add_inverse_edge of each (its master lists).
 static const struct {
-    const char *name;
+    const char *task, *name;
     bool inverse;
-} known_sets[] = {{"proteins", true}, {"products", true}, {"arxiv", false}, {"papers100M", false}};
+} known_sets[] = {
+    {"ogbn", "proteins", true},     {"ogbn", "products", true}, {"ogbn", "arxiv", false},
+    {"ogbn", "papers100M", false},  {"ogbl", "ppa", true},      {"ogbl", "ppassoc", true},
+    {"ogbl", "collab", true},       {"ogbl", "ddi", true},      {"ogbl", "citation2", false},
+    {"ogbl", "citation-v2", false}, {"ogbl", "vessel", false},
+};
 
 /*
  * Looks SRC's name up: ogbn_products, ogbn-products, products, and with the suffixes that OGB gives
@@ -436,14 +567,16 @@ static const struct {
 static void decide_inverse(struct sl_import *im, struct ogb *ogb)
 {
     char *path = realpath(im->source, NULL);
-    const char *name = path ? basename(path) : im->source;
-    if (strncasecmp(name, "ogbn", 4) == 0 && (name[4] == '_' || name[4] == '-'))
+    const char *name = path ? basename(path) : im->source, *task = "";
+    if ((strncasecmp(name, "ogbn", 4) == 0 || strncasecmp(name, "ogbl", 4) == 0) &&
+        (name[4] == '_' || name[4] == '-'))
         name += 5;
     for (size_t i = 0; i < SL_COUNT_OF(known_sets); i++) {
         size_t n = strlen(known_sets[i].name);
         if (strncasecmp(name, known_sets[i].name, n) != 0 || (name[n] && !strchr("_-", name[n])))
             continue;
         ogb->known = known_sets[i].name;
+        task = known_sets[i].task;
         if (!ogb->inverse_given && !im->symmetrise)
             ogb->inverse = known_sets[i].inverse;
     }
@@ -453,10 +586,9 @@ static void decide_inverse(struct sl_import *im, struct ogb *ogb)
     if (ogb->inverse_given)
         sl_import_explain_direction(im, "--%sadd-inverse-edge", ogb->inverse ? "" : "no-");
     else if (ogb->known)
-        sl_import_explain_direction(im,
-                                    ogb->inverse ? "as OGB's loader does for ogbn-%s"
-                                                 : "as OGB's loader leaves ogbn-%s",
-                                    ogb->known);
+        sl_import_explain_direction(
+            im, ogb->inverse ? "as OGB's loader does for %s-%s" : "as OGB's loader leaves %s-%s",
+            task, ogb->known);
 }
 
 // ---- the whole ----------------------------------------------------------------------------------
@@ -470,6 +602,24 @@ static void describe(const struct sl_import *im, const void *context, cJSON *sou
         cJSON_AddStringToObject(source, "split", ogb->scheme);
 }
 
+// Of a graph whose edges are of several kinds the first error is to be this one.
+static int refuse_kinds(const struct sl_import *im)
+{
+    if (!is_there(im, "raw/edge_reltype.csv.gz") && !is_there(im, "raw/edge_reltype.csv"))
+        return SL_OK;
+    return sl_fail(SL_EUNSUPPORTED,
+                   "import %s: edges are of several kinds (raw/edge_reltype.csv.gz), as those of "
+                   "ogbl-wikikg2: wanted a graph with one kind: to leave the kinds out, `sluice "
+                   "import edgelist %s/raw/edge.csv.gz --holdout 0.05,0.1`",
+                   im->source, im->source);
+}
+
+static void close_ogb(void *context)
+{
+    struct ogb *ogb = context;
+    free(ogb->weights);
+}
+
 static int read_ogb(struct sl_import *im, void *context)
 {
     struct ogb *ogb = context;
@@ -479,7 +629,9 @@ static int read_ogb(struct sl_import *im, void *context)
     c->im = im;
     c->context = ogb;
     ogb->binary = is_there(im, "raw/data.npz");
-    int rc;
+    int rc = refuse_kinds(im);
+    if (rc < 0)
+        goto out;
     if (!im->split)
         SL_TRY_OUT(choose_scheme(im, ogb));
     decide_inverse(im, ogb);
@@ -504,6 +656,8 @@ static void summarise(const struct sl_import *im, const void *context, struct sl
     const struct ogb *ogb = context;
     sl_table_row(t, "layout|%s", ogb->binary ? "binary (data.npz)" : "csv");
     sl_import_summarise_vertices(&im->vertices, t);
+    if (ogb->links)
+        sl_ogb_links_summarise(&ogb->pairs, t);
     if (ogb->scheme[0])
         sl_table_row(t, "split from|%s", ogb->scheme);
     if (im->left_out[0])
@@ -515,8 +669,9 @@ static void summarise(const struct sl_import *im, const void *context, struct sl
 // clang-format off
 static const struct sl_option options[] = {
     {.name = "add-inverse-edge", AT(FLAG, inverse), GIVEN(inverse_given), .no_default = true,
-     .help = "add the reverse of every edge, and merge nothing; on for ogbn-products and "
-             "ogbn-proteins, as in OGB's loader (--no-add-inverse-edge turns it off)"},
+     .help = "add the reverse of every edge, and merge nothing; on for ogbn-products, "
+             "ogbn-proteins, ogbl-ppa, ogbl-collab and ogbl-ddi, as in OGB's loader "
+             "(--no-add-inverse-edge turns it off)"},
     {.name = "task", AT(CHOICE, task), .choices = sl_label_tasks,
      .help = sl_label_tasks_help},
     {0},
@@ -545,19 +700,23 @@ static int check(struct sl_import *im, void *context)
 
 const struct sl_import_format sl_import_ogb = {
     .name = "ogb",
-    .help = "a node property prediction data set of OGB as downloaded (csv.gz or data.npz)",
+    .help = "a node or link property prediction data set of OGB as downloaded",
     .source = "SRC",
-    .about = "Reads a node property prediction data set of OGB, csv.gz or data.npz: SRC is its "
-             "unpacked directory with raw/ and split/ in it. Inverse edges are added where "
-             "OGB's own loader adds them, by SRC's name.",
+    .about = "Reads a node or link property prediction data set of OGB, csv.gz or data.npz: SRC is "
+             "its unpacked directory with raw/ and split/ in it. Inverse edges are added where "
+             "OGB's own loader adds them, by SRC's name. Of a link data set the pairs of its split "
+             "become train_edges.npy and so on, with their weights and its negatives.",
     .example = "sluice import ogb dataset/ogbn_products --out data/products\n"
+               "sluice import ogb dataset/ogbl_collab --out data/collab\n"
                "sluice import ogb dataset/ogbn_arxiv --symmetrise --out data/arxiv",
     .split = split,
     .has_features = true,
+    .has_weights = true,
     .context_bytes = sizeof(struct ogb),
     .options = options,
     .check = check,
     .read = read_ogb,
     .describe = describe,
     .summarise = summarise,
+    .close = close_ogb,
 };

@@ -221,24 +221,43 @@ static int write_ids(struct pass *r, const char *name, uint64_t n, const uint32_
     return sl_npy_writer_close(&w, SL_OK);
 }
 
-static int write_pairs(struct pass *r, enum sl_split s)
+// Rows of ids as the data set has them, by their new numbers.
+static int write_rows_of_ids(struct pass *r, enum sl_dataset_file f, const uint32_t *ids)
 {
     struct sl_npy_writer *w;
-    const struct sl_pair_list *list = &r->ds.edges[s];
+    const struct sl_npy *npy = &r->ds.files->npy[f];
     void *data;
-    SL_TRY(create(r, sl_dataset_file_name((enum sl_dataset_file)(SL_FILE_TRAIN_EDGES + s)),
-                  SL_DTYPE_U32, 2, (uint64_t[]){list->n, 2}, &w, &data));
+    if (!npy->map)
+        return SL_OK;
+    SL_TRY(create(r, sl_dataset_file_name(f), SL_DTYPE_U32, 2, npy->head.shape, &w, &data));
     uint32_t *to = data;
-    for (uint64_t i = 0; i < 2 * list->n; i++)
-        to[i] = r->rank[list->ids[i]];
+    for (uint64_t i = 0; i < npy->n_elems; i++)
+        to[i] = r->rank[ids[i]];
     return sl_npy_writer_close(&w, SL_OK);
+}
+
+// What models of links learn and are judged by; pairs keep their order, and so their weights.
+static int write_pairs(struct pass *r, int s)
+{
+    char path[SL_STAGING_PATH_BYTES];
+    const enum sl_dataset_file weight = (enum sl_dataset_file)(SL_FILE_TRAIN_EDGE_WEIGHT + s);
+    const struct sl_pair_list *list = &r->ds.edges[s];
+    const uint32_t *negatives = r->ds.negatives[s].ids;
+    SL_TRY(write_rows_of_ids(r, (enum sl_dataset_file)(SL_FILE_TRAIN_EDGES + s), list->ids));
+    SL_TRY(write_rows_of_ids(r, (enum sl_dataset_file)(SL_FILE_TRAIN_NEG + s), negatives));
+    SL_TRY(write_rows_of_ids(r, (enum sl_dataset_file)(SL_FILE_TRAIN_NEG_TARGET + s), negatives));
+    if (!list->weight)
+        return SL_OK;
+    struct sl_npy_writer *w;
+    sl_staging_file(&r->run->making.st, sl_dataset_file_name(weight), path);
+    SL_TRY(sl_npy_writer_open(path, SL_DTYPE_F32, 1, &list->n, &w));
+    return sl_npy_writer_close(&w, sl_npy_writer_append(w, list->weight, list->n * sizeof(float)));
 }
 
 static int write_lists(struct pass *r)
 {
     for (int s = 0; s < SL_SPLIT_COUNT; s++)
-        if (r->ds.edges[s].ids)
-            SL_TRY(write_pairs(r, (enum sl_split)s));
+        SL_TRY(write_pairs(r, s));
     for (int s = 0; s < SL_SPLIT_COUNT; s++)
         if (r->ds.split[s].ids)
             SL_TRY(write_ids(r, sl_dataset_file_name((enum sl_dataset_file)(SL_FILE_TRAIN + s)),

@@ -29,7 +29,8 @@ static int fail_zip(const struct sl_zip *z, zip_error_t *error)
 {
     const char *why = zip_error_strerror(error);
     if (zip_error_code_zip(error) == ZIP_ER_NOZIP)
-        return sl_fail(SL_EFORMAT, "%s: is not a zip file (numpy's .npz), or a truncated one",
+        return sl_fail(SL_EFORMAT,
+                       "%s: is not a zip file (numpy's .npz, PyTorch's .pt), or a truncated one",
                        z->path);
     if (zip_error_code_zip(error) == ZIP_ER_EXISTS)
         return sl_fail(SL_EFORMAT, "%s: damaged zip file: two members have one name", z->path);
@@ -46,7 +47,8 @@ static int open_archive(struct sl_zip *z)
     if (fd < 0)
         return fd;
     if (st.st_size == 0) {
-        rc = sl_fail(SL_EFORMAT, "%s: is not a zip file (numpy's .npz): it is empty", z->path);
+        rc = sl_fail(SL_EFORMAT, "%s: is not a zip file (numpy's .npz, PyTorch's .pt): it is empty",
+                     z->path);
     } else if (!(z->archive = zip_fdopen(fd, ZIP_CHECKCONS, &code))) {
         zip_error_t error;
         zip_error_init_with_code(&error, code);

@@ -788,3 +788,58 @@ int sl_check_running_average(uint64_t n, float momentum, const float *batch, flo
     WANT(n == 0 || (batch && r), "batch or r is NULL");
     return SL_OK;
 }
+
+static int check_combine(const char *op, enum sl_pair_combine combine)
+{
+    if (combine == SL_PAIR_PRODUCT || combine == SL_PAIR_DIFFERENCE)
+        return SL_OK;
+    return sl_fail(SL_EINVAL, "%s: combination number %d: wanted product or difference", op,
+                   (int)combine);
+}
+
+int sl_check_pair_dot(const struct sl_pair_dot_args *args)
+{
+    WANT(args->dim > 0, "rows of dimension 0");
+    WANT(args->n == 0 || (args->ids && args->a && args->b && args->score),
+         "ids, a, b or score is NULL");
+    return SL_OK;
+}
+
+int sl_check_pair_rows(uint64_t n, const uint32_t *ids, uint32_t dim, enum sl_pair_combine combine,
+                       const float *x, float *out)
+{
+    SL_TRY(check_combine(OPERATION, combine));
+    WANT(dim > 0, "rows of dimension 0");
+    WANT(n == 0 || (ids && x && out), "ids, x or out is NULL");
+    return SL_OK;
+}
+
+int sl_check_pair_gradient(const struct sl_pair_gradient_args *args)
+{
+    SL_TRY(check_combine(OPERATION, args->combine));
+    WANT(args->dim > 0, "rows of dimension 0");
+    WANT(args->n <= INT32_MAX, "%u pairs: wanted less than 2^31", args->n);
+    WANT((unsigned)args->side <= SL_PAIR_TARGET, "side number %d", (int)args->side);
+    WANT(args->n_rows == 0 || (args->indptr && args->dx), "indptr or dx is NULL");
+    WANT(args->n == 0 || (args->ids && args->ends && args->other), "ids, ends or other is NULL");
+    WANT(args->n == 0 || !args->dscore != !args->drows,
+         "wanted either dscore or drows, and not both");
+    WANT(args->n == 0 || args->combine == SL_PAIR_PRODUCT || (args->own && args->drows),
+         "own or drows is NULL, which differences ask for");
+    return SL_OK;
+}
+
+int sl_check_pair_loss(const struct sl_pair_loss_args *args, struct sl_loss_result *out)
+{
+    WANT((unsigned)args->loss <= SL_LOSS_PAIR_SOFTMAX, "loss number %d", (int)args->loss);
+    WANT(out, "there is no result");
+    WANT(args->n_positive <= args->n, "%llu positives of %llu pairs",
+         (unsigned long long)args->n_positive, (unsigned long long)args->n);
+    WANT(args->loss == SL_LOSS_PAIR_BCE ||
+             (args->n - args->n_positive) == args->n_positive * args->per_positive,
+         "%llu pairs behind %llu positives: wanted %u for each",
+         (unsigned long long)(args->n - args->n_positive), (unsigned long long)args->n_positive,
+         args->per_positive);
+    WANT(args->n == 0 || args->score, "score is NULL");
+    return SL_OK;
+}

@@ -34,6 +34,7 @@ struct program {
     struct sl_self_loops self_loops;
     struct sl_neighbours neighbours;
     struct sl_model model;
+    struct sl_link_sets links;
     struct sl_gather gather;
     struct sl_reading extracts, fetches, infers;
     struct sl_row_source features; // of inference
@@ -53,6 +54,11 @@ static int prepare(struct program *p)
     SL_TRY(sl_objective_init(&p->objective, &p->config, &p->dataset));
     SL_TRY(sl_model_init(&p->model, &p->config, p->dataset.feat_dim, &p->objective,
                          p->compute.device, p->compute.kernels));
+    if (sl_config_is_links(&p->config)) {
+        const struct sl_link_negatives negatives = sl_config_negatives(&p->config);
+        SL_TRY(sl_link_sets_init(&p->links, &p->dataset, &negatives));
+        p->model.links = &p->links;
+    }
     return sl_model_prepare_inference(&p->model, &p->config, &p->dataset, threads, &p->self_loops,
                                       &p->neighbours);
 }
@@ -197,6 +203,7 @@ static void release(void *ctx)
     sl_neighbours_fini(&p->neighbours);
     sl_self_loops_free(&p->self_loops);
     sl_objective_fini(&p->objective);
+    sl_link_sets_fini(&p->links);
     sl_dataset_close(&p->dataset);
 }
 

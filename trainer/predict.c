@@ -29,6 +29,7 @@
 #include "trainer/infer/piece.h"
 #include "trainer/infer/predict_device.h"
 #include "trainer/infer/whole_graph.h"
+#include "trainer/predict_pairs.h"
 
 enum {
     PARAMS_FD = 5,
@@ -41,7 +42,7 @@ enum kind { LOGITS, PROBABILITIES, CLASSES, HIDDEN };
 struct arguments {
     bool describe, predict, has_layer;
     int kind; // enum kind
-    const char *out, *check, *scratch, *nodes, *set, *device;
+    const char *out, *check, *scratch, *nodes, *set, *pairs, *device;
     uint64_t layer, memory, chunk, threads, parent, gpu_memory;
 };
 
@@ -58,7 +59,8 @@ struct program {
     struct sl_row_source features;
     struct sl_model model;
     struct sl_announcement announcement;
-    uint32_t *nodes;   // of --nodes
+    uint32_t *nodes; // of --nodes
+    struct sl_predict_pairs pairs;
     uint32_t *renamed; // (n_nodes) of a reordered data set: the name that each vertex has now
     struct sl_npy_writer *writer;
     struct sl_logits_check check; // in place of the writer
@@ -100,6 +102,7 @@ static const struct sl_option options[] = {
     {.name = "kind", AT(CHOICE, kind), .choices = kinds, .help = "what is computed"},
     {.name = "scratch", TEXT(scratch), .help = "where intermediate layers lie"},
     {.name = "nodes", TEXT(nodes), .help = "the vertices"},
+    {.name = "pairs", TEXT(pairs), .help = "or pairs of them, whose scores are wanted"},
     {.name = "set", TEXT(set), .help = "or a list of the data set: train, val, test or all"},
     {.name = "layer", NUMBER(layer), SL_OPTION_GIVEN(arguments, has_layer),
      .help = "whose output: the last"},
@@ -239,6 +242,13 @@ static int choose_vertices(struct program *p, struct sl_whole_graph *g)
     SL_TRY(undo_reordering(p));
     g->n = p->dataset.n_nodes;
     g->ids = p->renamed;
+    if (p->a.pairs) {
+        SL_TRY(sl_predict_pairs_open(&p->pairs, p->a.pairs, &p->dataset, p->renamed,
+                                     p->model.n_outputs));
+        g->n = p->pairs.n_ends;
+        g->ids = p->pairs.ends;
+        return SL_OK;
+    }
     if (p->a.nodes) {
         SL_TRY(read_nodes(p, &g->n));
         g->ids = p->nodes;
@@ -260,16 +270,23 @@ static int choose_vertices(struct program *p, struct sl_whole_graph *g)
     return sl_fail(SL_EINVAL, "--set '%s': wanted train, val, test or all", p->a.set);
 }
 
-// The layer whose rows are wanted; --layer counts from 0, as the names of tensors do.
+// The layer whose rows are wanted; --layer counts from 0, as the names of tensors do. A model of
+// links has its outputs for embeddings.
 static int choose_layer(struct program *p, struct sl_whole_graph *g)
 {
     const struct sl_model *m = &p->model;
+    const bool links = p->objective.task == SL_TASK_LINK;
     g->layer = m->n_layers - 1;
-    g->hidden = p->a.kind == HIDDEN;
+    g->hidden = p->a.kind == HIDDEN && (p->a.has_layer || !links);
     if (!g->hidden)
         return SL_OK;
     // Without jumping knowledge the last layer's output is the model's.
     uint32_t hidden = m->n_layers - (m->jumping.kind == SL_JUMPING_NONE);
+    if (links && p->a.layer >= hidden)
+        return sl_fail(SL_EINVAL,
+                       "--layer %llu: this model of links has %u hidden layers, from 0; its "
+                       "outputs are the embeddings: leave --layer out for these",
+                       (unsigned long long)p->a.layer, hidden);
     if (hidden == 0)
         return sl_fail(SL_EINVAL, "a model of one layer has no hidden one: use `sluice predict`");
     if (p->a.has_layer && p->a.layer >= hidden)
@@ -330,6 +347,10 @@ static int on_rows(void *ctx, uint64_t first, uint32_t n, const float *rows)
 {
     struct program *p = ctx;
     const void *data = rows;
+    if (p->a.pairs) {
+        sl_predict_pairs_put(&p->pairs, p->out_width, first, n, rows);
+        return SL_OK;
+    }
     count_broken(p, first, n, rows);
     if (p->a.check)
         return sl_logits_check_put(&p->check, first, n, rows);
@@ -362,9 +383,16 @@ static int open_output(struct program *p, const struct sl_whole_graph *g)
     const enum sl_task task = p->objective.task;
     p->width = p->out_width = sl_whole_graph_width(g);
     p->dtype = SL_DTYPE_F32;
+    if (p->a.pairs)
+        return sl_npy_writer_open(p->a.out, SL_DTYPE_F32, 1, &p->pairs.n, &p->writer);
     if (p->a.check)
         return sl_logits_check_open(&p->check, p->a.check, g->n, p->width);
     if (p->a.kind == PROBABILITIES || p->a.kind == CLASSES) {
+        if (task == SL_TASK_LINK)
+            return sl_fail(SL_EINVAL,
+                           "a job of links (task.kind \"link\") has no classes: 'sluice embed' "
+                           "writes its embeddings, and so does 'sluice predict' without --classes "
+                           "and --probabilities");
         if (task != SL_TASK_MULTICLASS && task != SL_TASK_MULTILABEL)
             return sl_fail(SL_EINVAL,
                            "data set %s is of a task (%s) that has no classes: write "
@@ -434,6 +462,9 @@ static int predict(struct program *p)
     SL_TRY(open_output(p, &g));
     uint64_t begin = sl_now_ns();
     SL_TRY(sl_whole_graph_run(&g));
+    if (p->a.pairs)
+        SL_TRY(sl_predict_pairs_write(&p->pairs, &p->model, g.params, p->a.kind == PROBABILITIES,
+                                      p->writer, &p->not_finite, &p->first_broken));
     SL_TRY(sl_dataset_check_held(&p->dataset)); // else nobody knows what it is of
     SL_TRY(sl_npy_writer_close(&p->writer, SL_OK));
     printf("result not-finite %llu %llu\n", (unsigned long long)p->not_finite,
@@ -443,8 +474,8 @@ static int predict(struct program *p)
                (unsigned long long)p->check.row, (unsigned long long)p->check.column,
                p->check.found, p->check.wanted, p->check.log_probabilities);
     printf("result rows %llu\nresult computed %llu\nresult layer %u\nresult seconds %.6f\n",
-           (unsigned long long)g.n, (unsigned long long)g.computed, g.layer,
-           (double)(sl_now_ns() - begin) * 1e-9);
+           (unsigned long long)(p->a.pairs ? p->pairs.n : g.n), (unsigned long long)g.computed,
+           g.layer, (double)(sl_now_ns() - begin) * 1e-9);
     return SL_OK;
 }
 
@@ -464,6 +495,7 @@ static int run(struct program *p, int argc, char **argv)
 static void release(struct program *p)
 {
     sl_npy_writer_abort(p->writer);
+    sl_predict_pairs_fini(&p->pairs);
     sl_logits_check_close(&p->check);
     free(p->rows);
     free(p->nodes);

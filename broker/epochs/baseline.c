@@ -147,12 +147,29 @@ static int judge_numbers(struct sl_baseline *b, const struct sl_dataset *ds,
 
 // --- all of it -----------------------------------------------------------------------------------
 
+static void know_nothing(struct sl_baseline *b, enum sl_task task)
+{
+    *b = (struct sl_baseline){.task = task};
+    for (int m = 0; m < SL_MEASURE_COUNT; m++)
+        b->value[m] = NAN;
+}
+
+void sl_baseline_of_links(struct sl_baseline *b, uint64_t n_positives, uint64_t n_negatives)
+{
+    know_nothing(b, SL_TASK_LINK);
+    b->value[SL_MEASURE_ROC_AUC] = 0.5;
+    b->value[SL_MEASURE_AVERAGE_PRECISION] =
+        ratio((double)n_positives, (double)n_positives + (double)n_negatives);
+}
+
 int sl_baseline_find(struct sl_baseline *b, const struct sl_config *config,
                      const struct sl_dataset *dataset, const struct sl_vertex_list *list)
 {
-    *b = (struct sl_baseline){.task = dataset->task};
-    for (int m = 0; m < SL_MEASURE_COUNT; m++)
-        b->value[m] = NAN;
+    if (dataset->task == SL_TASK_LINK) {
+        sl_baseline_of_links(b, 0, 0);
+        return SL_OK;
+    }
+    know_nothing(b, dataset->task);
     if (list->n == 0 || !(dataset->label || dataset->target))
         return SL_OK;
     return dataset->task == SL_TASK_REGRESSION ? judge_numbers(b, dataset, list)
@@ -178,7 +195,7 @@ const char *sl_baseline_text(const struct sl_baseline *b, enum sl_measure measur
 {
     if (b->task == SL_TASK_REGRESSION)
         snprintf(buf, bytes, "predicting the mean");
-    else if (measure == SL_MEASURE_ROC_AUC)
+    else if (measure == SL_MEASURE_ROC_AUC || b->task == SL_TASK_LINK)
         snprintf(buf, bytes, "guessing");
     else if (measure == SL_MEASURE_LOSS)
         snprintf(buf, bytes, "guessing by how often each %s occurs",

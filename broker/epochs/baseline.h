@@ -5,6 +5,7 @@
  *   multiclass   the class that occurs most often; for the loss the frequencies of the classes
  *   multilabel   of each label what most vertices have; for the loss the frequencies of the labels
  *   regression   the mean of each column
+ *   links        one score for all pairs: ROC-AUC and average precision
  *
  * By the split's own labels, with the weights of loss.class_weights in the loss, as trainers have
  * it (kernels.h). A model that is no better has learned nothing that helps; one whose training loss
@@ -26,9 +27,13 @@ struct sl_baseline {
     uint32_t class_index; // multiclass: the most frequent class, of equals the first
 };
 
-// One pass over the split's labels. All NaN where none of them is labelled. SL_ENOMEM.
+// One pass over the split's labels. All NaN where none of them is labelled. Of links ROC-AUC alone,
+// which needs no numbers. SL_ENOMEM.
 int sl_baseline_find(struct sl_baseline *b, const struct sl_config *config,
                      const struct sl_dataset *dataset, const struct sl_vertex_list *list);
+
+// Of links, so many of which are positives.
+void sl_baseline_of_links(struct sl_baseline *b, uint64_t n_positives, uint64_t n_negatives);
 
 // Whether a value is better than the baseline's, by the metric's margin at least. True where one of
 // them is not known.

@@ -10,6 +10,11 @@
 
 // --- keys ----------------------------------------------------------------------------------------
 
+static bool is_of_links(const struct sl_dataset *dataset)
+{
+    return dataset->task == SL_TASK_LINK;
+}
+
 static const char *name_of(enum sl_measure measure)
 {
     return sl_measure_kinds[measure].key;
@@ -38,6 +43,16 @@ static int check_metric(const struct sl_config *config, const struct sl_dataset 
     enum sl_measure measure = sl_measure_of(config->evaluate.metric, dataset->task);
     if (config->evaluate.metric == SL_METRIC_AUTO || sl_measure_applies(measure, dataset))
         return SL_OK;
+    if (is_of_links(dataset))
+        return sl_fail(SL_EINVAL,
+                       "evaluate.metric: found \"%s\", but the job's task is \"link\", whose pairs "
+                       "have ranks and no classes: take %s",
+                       name_of(measure), list_metrics(dataset, take, sizeof take));
+    if (sl_measure_kinds[measure].tasks == SL_OF_LINKS)
+        return sl_fail(SL_EINVAL,
+                       "evaluate.metric: found \"%s\", which ranks pairs of vertices, but the "
+                       "job's task is not \"link\": take %s",
+                       name_of(measure), list_metrics(dataset, take, sizeof take));
     if (dataset->task == SL_TASK_REGRESSION)
         return sl_fail(SL_EINVAL,
                        "evaluate.metric: found \"%s\", but the data set '%s' is a regression, "
@@ -61,11 +76,11 @@ struct given {
     enum sl_split on; // what is missing where it does not
 };
 
-// Whether something is evaluated on the vertices.
+// Whether something is evaluated on the split's vertices or edges.
 static bool has(const struct sl_config *config, const struct sl_dataset *dataset,
                 enum sl_split split)
 {
-    return dataset->split[split].n > 0 &&
+    return (is_of_links(dataset) ? dataset->edges[split].n : dataset->split[split].n) > 0 &&
            (split != SL_SPLIT_TEST || config->evaluate.test != SL_TEST_NEVER);
 }
 
@@ -89,10 +104,11 @@ static int check_given(const struct sl_config *c, const struct sl_dataset *datas
         if (!keys[i].is_given || keys[i].acts)
             continue;
         return sl_fail(SL_EINVAL,
-                       "%s: found %s with the data set '%s', which has no %s vertices, wanted it "
-                       "only where there are some: take it out, or add %s_idx.npy",
+                       "%s: found %s with the data set '%s', which has no %s %s, wanted it only "
+                       "where there are some: take it out, or add %s_%s.npy",
                        keys[i].key, keys[i].found, c->dataset, of_test ? "test" : "validation",
-                       of_test ? "test" : "val");
+                       is_of_links(dataset) ? "edges" : "vertices", of_test ? "test" : "val",
+                       is_of_links(dataset) ? "edges" : "idx");
     }
     return SL_OK;
 }
@@ -159,10 +175,12 @@ static int find_reason(const struct sl_config *config, const struct sl_dataset *
         measure == SL_MEASURE_LOSS && config->loss.class_weights != SL_CLASS_WEIGHTS_NONE;
     struct shown s = {0};
     struct sl_baseline b = {0};
+    *why = '\0';
+    if (is_of_links(ds)) // pairs need no labels
+        return SL_OK;
     int rc = look(&s, ds, split, wants_both);
     if (rc == SL_OK && weighs)
         rc = sl_baseline_find(&b, config, ds, &ds->split[split]);
-    *why = '\0';
     if (rc == SL_OK && !s.labelled)
         snprintf(why, bytes, "none of its %llu vertices is labelled",
                  (unsigned long long)ds->split[split].n);

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "broker/epochs/link_metrics.h"
+#include "broker/epochs/score_order.h"
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/data/prediction.h"
@@ -12,8 +14,6 @@
 enum {
     INLINE_MAX = 1 << 16, // predictions below which it takes no millisecond
     GROUP = 8,            // columns that are taken out of the rows in one go
-    DIGIT_BITS = 11,      // of the radix sort: three passes over a score
-    DIGITS = 1 << DIGIT_BITS,
 };
 
 const char *sl_measure_key(enum sl_measure measure)
@@ -65,47 +65,12 @@ static double f1_of(const struct hits *h)
 
 // --- ROC-AUC -------------------------------------------------------------------------------------
 
-// A score in the low half, as an integer of the same order, and in the high one whether its element
-// is a positive. NaN is the worst rank that there is, beyond the infinite ones.
-static uint64_t scored(float score, bool positive)
-{
-    uint32_t bits;
-    score += 0.0f; // -0 is 0
-    memcpy(&bits, &score, sizeof bits);
-    bits = bits & 0x80000000u ? ~bits : bits | 0x80000000u;
-    if (isnan(score))
-        bits = positive ? 0 : UINT32_MAX;
-    return (uint64_t)positive << 32 | bits;
-}
-
-// By score; `spare` is as long. The result is in `items`.
-static void sort_scored(uint64_t *items, uint64_t *spare, uint64_t n)
-{
-    uint64_t *from = items, *to = spare;
-    for (uint32_t shift = 0; shift < 32; shift += DIGIT_BITS) {
-        uint64_t at[DIGITS] = {0}, sum = 0;
-        for (uint64_t i = 0; i < n; i++)
-            at[(uint32_t)from[i] >> shift & (DIGITS - 1)]++;
-        for (uint32_t d = 0; d < DIGITS; d++) {
-            uint64_t count = at[d];
-            at[d] = sum;
-            sum += count;
-        }
-        for (uint64_t i = 0; i < n; i++)
-            to[at[(uint32_t)from[i] >> shift & (DIGITS - 1)]++] = from[i];
-        uint64_t *other = from;
-        from = to;
-        to = other;
-    }
-    memcpy(items, from, n * sizeof *items); // an odd number of passes
-}
-
 // Probability that a positive has a higher score than a negative, ties being half. Sorts. NaN
 // without both.
 static double roc_auc(uint64_t *items, uint64_t *spare, uint64_t n)
 {
     double ranks = 0, positives = 0;
-    sort_scored(items, spare, n);
+    sl_score_sort(items, spare, n);
     for (uint64_t i = 0, j; i < n; i = j) {
         uint64_t of_tie = 0;
         for (j = i; j < n && (uint32_t)items[j] == (uint32_t)items[i]; j++)
@@ -126,7 +91,7 @@ static double two_class_auc(const struct sl_dataset *ds, const struct sl_vertex_
     for (uint64_t i = 0; i < list->n; i++) {
         int32_t label = ds->label[list->ids[i]];
         if (label >= 0)
-            items[n++] = scored(sl_prediction_margin(predicted[i]), label == 1);
+            items[n++] = sl_score_ordered(sl_prediction_margin(predicted[i]), label == 1);
     }
     return roc_auc(items, spare, n);
 }
@@ -247,7 +212,7 @@ static double sum_auc(const uint8_t *marks, const float *logits, uint64_t rows, 
             const enum mark mark = label_of(marks[at]);
             if (mark != UNLABELLED)
                 room[g * rows + counts[g]++] =
-                    scored(marks[at] == mark ? logits[at] : NAN, mark == POSITIVE);
+                    sl_score_ordered(marks[at] == mark ? logits[at] : NAN, mark == POSITIVE);
         }
     }
     for (uint32_t g = 0; g < group; g++) {
@@ -378,26 +343,46 @@ static int judge_numbers(const struct sl_dataset *ds, const struct sl_vertex_lis
 
 // --- all of it -----------------------------------------------------------------------------------
 
-static int judge(const struct sl_dataset *dataset, const struct sl_vertex_list *list,
-                 const void *predictions, struct sl_evaluation *out)
+static int judge_links(const struct sl_judged *j, struct sl_evaluation *out)
 {
-    switch (dataset->task) {
-    case SL_TASK_REGRESSION: return judge_numbers(dataset, list, predictions, out);
-    case SL_TASK_MULTILABEL: return judge_labels(dataset, list, predictions, out);
-    default: return judge_classes(dataset, list, predictions, out);
+    const struct sl_evaluation_links *links = &j->links;
+    struct sl_link_metrics found;
+    double hits;
+    const uint64_t positives = SL_MIN(links->n_positives, j->list->n);
+    const struct sl_link_scores scores = {
+        .positive = j->predictions,
+        .negative = (const float *)j->predictions + positives,
+        .n_positives = positives,
+        .n_negatives = j->list->n - positives,
+        .own = links->own,
+    };
+    SL_TRY(sl_link_metrics_compute(&scores, &links->k, 1, 0, &hits, &found));
+    out->n_labelled = j->list->n;
+    set(out, SL_MEASURE_HITS, hits);
+    set(out, SL_MEASURE_MRR, found.mrr);
+    set(out, SL_MEASURE_ROC_AUC, found.roc_auc);
+    set(out, SL_MEASURE_AVERAGE_PRECISION, found.average_precision);
+    return SL_OK;
+}
+
+static int judge(const struct sl_judged *j, struct sl_evaluation *out)
+{
+    switch (j->dataset->task) {
+    case SL_TASK_LINK: return judge_links(j, out);
+    case SL_TASK_REGRESSION: return judge_numbers(j->dataset, j->list, j->predictions, out);
+    case SL_TASK_MULTILABEL: return judge_labels(j->dataset, j->list, j->predictions, out);
+    default: return judge_classes(j->dataset, j->list, j->predictions, out);
     }
 }
 
-int sl_metrics_compute(const struct sl_dataset *dataset, const struct sl_vertex_list *list,
-                       const void *predictions, const struct sl_evaluation_sums *sums,
-                       struct sl_evaluation *out)
+int sl_metrics_compute(const struct sl_judged *judged, struct sl_evaluation *out)
 {
     static const enum sl_measure of_errors[] = {SL_MEASURE_LOSS, SL_MEASURE_MAE, SL_MEASURE_R2};
     memset(out, 0, sizeof *out);
     for (int i = 0; i < SL_MEASURE_COUNT; i++)
         out->value[i] = NAN;
-    set(out, SL_MEASURE_LOSS, ratio(sums->loss, sums->weight));
-    SL_TRY(judge(dataset, list, predictions, out));
+    set(out, SL_MEASURE_LOSS, ratio(judged->sums.loss, judged->sums.weight));
+    SL_TRY(judge(judged, out));
     for (size_t i = 0; out->not_finite > 0 && i < SL_COUNT_OF(of_errors); i++)
         out->value[of_errors[i]] = NAN;
     return SL_OK;
@@ -407,7 +392,7 @@ int sl_metrics_compute(const struct sl_dataset *dataset, const struct sl_vertex_
 static void work(uv_work_t *request)
 {
     struct sl_metrics *m = request->data;
-    m->rc = sl_metrics_compute(m->dataset, m->list, m->predictions, &m->sums, &m->found);
+    m->rc = sl_metrics_compute(&m->judged, &m->found);
     if (m->rc < 0)
         snprintf(m->message, sizeof m->message, "%s", sl_error_message());
 }
@@ -423,7 +408,7 @@ bool sl_metrics_start(struct sl_metrics *m, uv_loop_t *loop)
 {
     m->work.data = m;
     m->busy = true;
-    uint64_t size = m->list->n * sl_dataset_predict_words(m->dataset);
+    uint64_t size = m->judged.list->n * sl_dataset_predict_words(m->judged.dataset);
     if (size > INLINE_MAX && uv_queue_work(loop, &m->work, work, done) == 0)
         return false;
     work(&m->work);

@@ -2,10 +2,10 @@
  * metrics.h - how good the predictions of an evaluation are.
  *
  * PROBLEM. Which metric says something depends on the task, and most of them are no sums over
- * vertices: F1 needs all predictions of a class, ROC-AUC their order. Sorting millions of scores
+ * vertices or pairs: F1 needs all predictions of a class, ROC-AUC their order. Sorting millions of scores
  * must not block the broker.
  *
- * DESIGN. Trainers leave a prediction for each vertex of the list (sl_arena_predictions), and loss
+ * DESIGN. Trainers leave a prediction for each item of the list (sl_arena_predictions), and loss
  * and weight, which are sums, in the cells' entries. The rest is computed here from the predictions
  * and the data set's labels, on libuv's thread pool, or at once where there are few. While that
  * goes on no trainer writes predictions: what follows an evaluation is gated.
@@ -14,6 +14,7 @@
  *   multilabel   the same over labelled (vertex, label) pairs; macro F1 and ROC-AUC are means over
  *                labels
  *   regression   loss (mean squared error), MAE over labelled elements, R2 as a mean over columns
+ *   links        Hits@K, MRR, ROC-AUC, average precision of pairs' scores (link_metrics.h), loss
  *
  * Definitions are scikit-learn's, zero_division=0: macro F1 of a multi-class task is a mean over
  * the classes that occur among labels or predictions; ROC-AUC gives tied scores their average rank;
@@ -41,7 +42,7 @@
 struct sl_evaluation {
     bool applies[SL_MEASURE_COUNT];  // to the task
     double value[SL_MEASURE_COUNT];  // finite, or NaN: not defined, or does not apply
-    uint64_t n_labelled, not_finite; // vertices, and those of them whose outputs are not
+    uint64_t n_labelled, not_finite; // items, and those of them whose outputs are not
 };
 
 // "micro_f1", as the job file and the report have it; "micro-F1", as people read it.
@@ -53,19 +54,27 @@ struct sl_evaluation_sums {
     double loss, weight;
 };
 
-/*
- * Everything at once. predictions: (list->n, sl_dataset_predict_words) as the arena has them.
- * SL_ENOMEM.
- */
-int sl_metrics_compute(const struct sl_dataset *dataset, const struct sl_vertex_list *list,
-                       const void *predictions, const struct sl_evaluation_sums *sums,
-                       struct sl_evaluation *out);
+// Of a task of links: the items are so many positive pairs, then the negative ones. Else all 0.
+struct sl_evaluation_links {
+    uint64_t n_positives;
+    uint64_t k; // of Hits@K
+    bool own;   // each positive has negatives of its own, positive by positive; else they share all
+};
+
+// Items whose predictions are judged.
+struct sl_judged {
+    const struct sl_dataset *dataset;
+    const struct sl_vertex_list *list; // of links only its n counts
+    const void *predictions;           // (list->n, sl_dataset_predict_words) as the arena has them
+    struct sl_evaluation_links links;
+    struct sl_evaluation_sums sums;
+};
+
+// Everything at once. SL_ENOMEM; of links also as sl_link_metrics_compute().
+int sl_metrics_compute(const struct sl_judged *judged, struct sl_evaluation *out);
 
 struct sl_metrics {
-    const struct sl_dataset *dataset;
-    const struct sl_vertex_list *list;
-    const void *predictions;
-    struct sl_evaluation_sums sums;
+    struct sl_judged judged;
     bool busy;
     int rc;
     char message[256];          // when rc < 0
@@ -75,8 +84,7 @@ struct sl_metrics {
     uv_work_t work;
 };
 
-// The caller has set dataset, list, predictions, sums, on_done and ctx; the struct must stay where
-// it is. True when it is done already; false when on_done will say so.
+// The caller has set judged, on_done and ctx; the struct must stay where it is. True when it is done already; false when on_done will say so.
 bool sl_metrics_start(struct sl_metrics *m, uv_loop_t *loop);
 
 #endif

@@ -434,14 +434,16 @@ static int check_judgement(const struct sl_phases *p, const struct sl_open_phase
     const bool test = o->step.purpose != SL_PURPOSE_VALIDATE;
     char what[128];
     if (m->rc < 0)
-        return sl_fail(m->rc, "%s", m->message);
-    if (isfinite(m->sums.loss) && found->not_finite == 0)
+        return sl_fail(m->rc, "the %s after epoch %u: %s", test ? "test" : "validation",
+                       o->step.epoch + 1, m->message);
+    if (isfinite(m->judged.sums.loss) && found->not_finite == 0)
         return SL_OK;
     if (found->not_finite > 0)
         snprintf(what, sizeof what, "the outputs of %llu of %llu labelled vertices are not finite",
                  (unsigned long long)found->not_finite, (unsigned long long)found->n_labelled);
     else
-        snprintf(what, sizeof what, "the loss is %s", isnan(m->sums.loss) ? "nan" : "infinite");
+        snprintf(what, sizeof what, "the loss is %s",
+                 isnan(m->judged.sums.loss) ? "nan" : "infinite");
     return sl_fail(SL_ENOTFINITE, "the %s after epoch %u: %s, of parameters that are all finite",
                    test ? "test" : "validation", o->step.epoch + 1, what);
 }
@@ -490,15 +492,15 @@ static bool judge(struct sl_phases *p, const struct sl_open_phase *o, uint64_t n
     bool test = o->step.purpose != SL_PURPOSE_VALIDATE;
     struct sl_metrics *m = &p->metrics;
     *m = (struct sl_metrics){
-        .dataset = p->setup.dataset,
-        .list = &p->setup.plan.split[test ? SL_SPLIT_TEST : SL_SPLIT_VAL],
-        .predictions = sl_arena_predictions(p->arena),
+        .judged = {.dataset = p->setup.dataset,
+                   .list = &p->setup.plan.split[test ? SL_SPLIT_TEST : SL_SPLIT_VAL],
+                   .predictions = sl_arena_predictions(p->arena)},
         .on_done = on_judged,
         .ctx = p,
     };
     for (uint64_t i = 0; i < n; i++) {
-        m->sums.loss += entries[i].loss;
-        m->sums.weight += entries[i].weight;
+        m->judged.sums.loss += entries[i].loss;
+        m->judged.sums.weight += entries[i].weight;
     }
     return sl_metrics_start(m, p->setup.loop);
 }

@@ -51,9 +51,11 @@ static bool is_evaluated(const struct sl_config *config, uint32_t epoch)
     return epoch + 1 == config->epochs || (every != 0 && (epoch + 1) % every == 0);
 }
 
+// Of links the embeddings of all vertices, and then the pairs (sl_plan_spec).
 static uint32_t last_layer(const struct sl_plan *plan)
 {
-    return plan->config->evaluate.full ? plan->config->model.layers - 1 : 0;
+    const uint32_t pairs = sl_config_is_links(plan->config);
+    return plan->config->evaluate.full ? plan->config->model.layers - 1 + pairs : 0;
 }
 
 bool sl_plan_evaluates(struct sl_plan_step step)
@@ -267,11 +269,12 @@ struct sl_phase_spec sl_plan_spec(const struct sl_plan *plan, struct sl_plan_ste
     }
     spec.kind = SL_PHASE_INFER;
     spec.layer = step.layer;
-    spec.last_layer = step.layer + 1 == config->model.layers;
+    spec.last_layer = step.layer == last_layer(plan);
     if (!spec.last_layer) {
         spec.set = SL_SET_ALL;
         spec.n_items = plan->n_nodes;
-        spec.wanted_splits = wanted_splits(plan, step.purpose);
+        if (!sl_config_is_links(config))
+            spec.wanted_splits = wanted_splits(plan, step.purpose);
     }
     spec.batch_size = cell_rows(spec.n_items);
     return spec;

@@ -219,9 +219,10 @@ int sl_capacity_plan(const struct sl_config *config, const struct sl_capacity_ne
         .payload_bytes = payload,
     };
     // Layer-wise inference keeps the hidden activations of all vertices, of the layer that is read
-    // and the one that is written; the last layer's output is only counted.
-    if (config->evaluate.full && (config->model.layers > 1 || need->jumping_width)) {
-        out->act_banks = SL_MIN(config->model.layers - 1, 2u);
+    // and the one that is written; the last layer's output is only counted, but of links.
+    const uint32_t kept = config->model.layers - !sl_config_is_links(config);
+    if (config->evaluate.full && (kept > 0 || need->jumping_width)) {
+        out->act_banks = SL_MIN(kept, 2u);
         out->act_rows = need->n_nodes;
         out->act_width = need->infer_width;
         out->jumping_width = need->jumping_width;

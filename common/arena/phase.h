@@ -82,7 +82,7 @@ struct sl_phase_spec {
     uint32_t params; // enum sl_param_set
     uint32_t lane;   // enum sl_lane; the side lane has INFER alone
     uint32_t epoch;
-    uint32_t layer;           // INFER: model layer
+    uint32_t layer;           // INFER: model layer; behind the last one, the scores of pairs
     uint32_t last_layer;      // INFER: 1 when its output is compared with the labels
     uint32_t wanted_splits;   // INFER of all: bit s where split s is to be evaluated; 0: all rows
     uint32_t gated;           // trainers wait until the broker opens the gate

@@ -4,10 +4,10 @@
  * A directory of plain NumPy files (see common/data/README.md): metadata.json, indptr.npy and
  * indices.npy (CSC: for vertex v the sources of its in-edges), and optionally edge_weight.npy,
  * node_feat.npy, node_label.npy, train_idx.npy, val_idx.npy, test_idx.npy, vertex_map.npy,
- * train_edges.npy, val_edges.npy, test_edges.npy. Files are mapped read-only and shared, so every
- * process of a job uses the same page-cache pages; nothing is copied. Only indptr given as 32-bit
- * integers, labels not given as int32, the index lists and a 64-bit vertex map are converted into
- * private memory.
+ * train_edges.npy, val_edges.npy, test_edges.npy, and beside each its weights and its negatives.
+ * Files are mapped read-only and shared, so every process of a job uses the same page-cache pages;
+ * nothing is copied. Only indptr given as 32-bit integers, labels not given as int32, and lists,
+ * pairs and a vertex map of 64 bits are converted into private memory.
  */
 #ifndef SL_DATA_DATASET_H
 #define SL_DATA_DATASET_H
@@ -45,6 +45,15 @@ static inline uint32_t sl_vertex_at(const struct sl_vertex_list *list, uint64_t 
 struct sl_pair_list {
     uint64_t n;
     const uint32_t *ids; // (n, 2), or NULL: there is no such file
+    const float *weight; // (n) of the pair in the loss, finite and not negative; NULL: 1 each
+};
+
+// Pairs that are no edges, given beside the edges of a split. Of per_positive targets for each edge
+// negative j of edge i is the pair (source of edge i, ids[i * per_positive + j]).
+struct sl_negatives {
+    uint64_t n;            // pairs
+    uint32_t per_positive; // 0: ids are pairs, which all edges of the split share
+    const uint32_t *ids;   // (n, 2), else (edges, per_positive); NULL: none are given
 };
 
 struct sl_dataset {
@@ -76,6 +85,7 @@ struct sl_dataset {
 
     struct sl_vertex_list split[SL_SPLIT_COUNT];
     struct sl_pair_list edges[SL_SPLIT_COUNT]; // of training NULL: all edges of the graph
+    struct sl_negatives negatives[SL_SPLIT_COUNT];
     bool may_overlap; // metadata.json says so: else no two of them have a vertex in common
 
     // Of a data set whose vertices were put in another order (`sluice reorder`): (n_nodes) the id
@@ -173,7 +183,7 @@ static inline uint64_t sl_dataset_identity(const struct sl_dataset *ds)
     return ds->shard.count ? ds->shard.whole : ds->digest;
 }
 
-// 4-byte words that an evaluation leaves for each vertex (sl_arena_predictions).
+// 4-byte words that an evaluation leaves for each vertex or pair (sl_arena_predictions).
 static inline uint32_t sl_dataset_predict_words(const struct sl_dataset *ds)
 {
     return ds->task == SL_TASK_MULTICLASS || ds->task == SL_TASK_LINK ? 1 : ds->n_classes;

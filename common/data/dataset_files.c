@@ -42,6 +42,15 @@ static const struct {
     [SL_FILE_TRAIN_EDGES] = {"train_edges.npy", 0, ""},
     [SL_FILE_VAL_EDGES] = {"val_edges.npy", 0, ""},
     [SL_FILE_TEST_EDGES] = {"test_edges.npy", 0, ""},
+    [SL_FILE_TRAIN_EDGE_WEIGHT] = {"train_edge_weight.npy", 0, ""},
+    [SL_FILE_VAL_EDGE_WEIGHT] = {"val_edge_weight.npy", 0, ""},
+    [SL_FILE_TEST_EDGE_WEIGHT] = {"test_edge_weight.npy", 0, ""},
+    [SL_FILE_TRAIN_NEG] = {"train_neg.npy", 0, ""},
+    [SL_FILE_VAL_NEG] = {"val_neg.npy", 0, ""},
+    [SL_FILE_TEST_NEG] = {"test_neg.npy", 0, ""},
+    [SL_FILE_TRAIN_NEG_TARGET] = {"train_neg_target.npy", 0, ""},
+    [SL_FILE_VAL_NEG_TARGET] = {"val_neg_target.npy", 0, ""},
+    [SL_FILE_TEST_NEG_TARGET] = {"test_neg_target.npy", 0, ""},
 };
 
 const char *sl_dataset_file_name(enum sl_dataset_file f)

@@ -28,6 +28,16 @@ void sl_dataset_metadata_fini(struct sl_dataset_metadata *m);
 // The canonical name of a directory, as ds->path, and ds->files (sl_dataset_close()).
 int sl_dataset_begin(struct sl_dataset *ds, const char *path);
 
+static inline bool sl_dataset_is_id_type(enum sl_dtype t)
+{
+    return t == SL_DTYPE_I32 || t == SL_DTYPE_I64 || t == SL_DTYPE_U32 || t == SL_DTYPE_U64;
+}
+
+// Ids of a file, if there is one. Those of 32 bits are used where they lie: every process of a job
+// maps the same, and none copies. SL_ENOMEM.
+int sl_dataset_take_ids(struct sl_dataset *ds, enum sl_dataset_file f, int threads,
+                        const uint32_t **out);
+
 // ---- dataset_labels.c ---------------------------------------------------------------------------
 
 // Type and shape of node_label.npy; sets ds->task, and for targets n_classes, target and its type.
@@ -37,6 +47,14 @@ int sl_dataset_validate_labels(const struct sl_dataset *ds, int threads);
 int sl_dataset_take_labels(struct sl_dataset *ds, int threads);
 // Whether vertex v has a label.
 bool sl_dataset_is_labelled(const struct sl_dataset *ds, uint64_t v);
+
+// ---- dataset_pairs.c ----------------------------------------------------------------------------
+
+// Types and shapes of what models of links learn and are judged by: pairs, weights, negatives.
+int sl_dataset_check_pairs(const struct sl_dataset *ds);
+int sl_dataset_validate_pairs(const struct sl_dataset *ds, int threads);
+// Sets ds->edges and ds->negatives.
+int sl_dataset_take_pairs(struct sl_dataset *ds, int threads);
 
 // ---- dataset_shard.c ----------------------------------------------------------------------------
 

@@ -127,7 +127,14 @@ static int get_task(const cJSON *json, const char *path, struct sl_dataset *ds,
     const char *task = cJSON_GetStringValue(item);
     if (!task)
         return sl_fail(SL_EFORMAT, "%s: \"task\" is not a string: wanted " TASKS, path);
-    for (size_t t = 0; t < SL_TASK_LINK; t++) {
+    if (strcmp(task, sl_task_names[SL_TASK_LINK]) == 0)
+        return sl_fail(
+            SL_EUNSUPPORTED,
+            "%s: \"task\" is \"link\", which a job is and a data set is not: wanted " TASKS
+            " (what is known of its vertices), and \"task\": {\"kind\": \"link\"} in the "
+            "job file",
+            path);
+    for (size_t t = 0; t < SL_COUNT_OF(sl_task_names); t++) {
         if (strcmp(task, sl_task_names[t]) == 0) {
             ds->task = (enum sl_task)t;
             return SL_OK;

@@ -69,30 +69,15 @@ int sl_dataset_begin(struct sl_dataset *ds, const char *path)
 
 // ---- types and shapes ---------------------------------------------------------------------------
 
-static bool is_id_type(enum sl_dtype t)
-{
-    return t == SL_DTYPE_I32 || t == SL_DTYPE_I64 || t == SL_DTYPE_U32 || t == SL_DTYPE_U64;
-}
-
 static int check_ids(const struct sl_dataset *ds, enum sl_dataset_file f)
 {
     const struct sl_npy_header *h = &ds->files->npy[f].head;
-    if (is_id_type(h->dtype) && h->ndim == 1)
+    if (sl_dataset_is_id_type(h->dtype) && h->ndim == 1)
         return SL_OK;
     bool mask = f >= SL_FILE_TRAIN && f <= SL_FILE_TEST && sl_dtype_bytes(h->dtype) == 1;
     return sl_fail(SL_EFORMAT, "%s, wanted one dimension of int32 or int64%s",
                    sl_dataset_describe(ds, f).text,
                    mask ? ": if it is a mask, save numpy.flatnonzero(mask)" : "");
-}
-
-static int check_pairs(const struct sl_dataset *ds, enum sl_dataset_file f)
-{
-    const struct sl_npy_header *h = &ds->files->npy[f].head;
-    if (!ds->files->npy[f].map || (is_id_type(h->dtype) && h->ndim == 2 && h->shape[1] == 2))
-        return SL_OK;
-    bool columns = h->ndim == 2 && h->shape[0] == 2;
-    return sl_fail(SL_EFORMAT, "%s, wanted (n, 2) of int32 or int64: a source and a target a row%s",
-                   sl_dataset_describe(ds, f).text, columns ? ": save edge_index.T.copy()" : "");
 }
 
 static int check_topology(struct sl_dataset *ds)
@@ -179,9 +164,8 @@ static int take_offsets(struct sl_dataset *ds, int threads)
     return SL_OK;
 }
 
-// Ids of 32 bits are used where they lie: every process of a job maps the same, and none copies.
-static int take_ids(struct sl_dataset *ds, enum sl_dataset_file f, int threads,
-                    const uint32_t **out)
+int sl_dataset_take_ids(struct sl_dataset *ds, enum sl_dataset_file f, int threads,
+                        const uint32_t **out)
 {
     const struct sl_npy *npy = &ds->files->npy[f];
     void *owned = NULL;
@@ -202,12 +186,9 @@ static int take_lists(struct sl_dataset *ds, int threads)
     for (int s = 0; s < SL_SPLIT_COUNT; s++) {
         enum sl_dataset_file f = (enum sl_dataset_file)(SL_FILE_TRAIN + s);
         ds->split[s].n = ds->files->npy[f].n_elems;
-        SL_TRY(take_ids(ds, f, threads, &ds->split[s].ids));
-        f = (enum sl_dataset_file)(SL_FILE_TRAIN_EDGES + s);
-        ds->edges[s].n = ds->files->npy[f].n_elems / 2;
-        SL_TRY(take_ids(ds, f, threads, &ds->edges[s].ids));
+        SL_TRY(sl_dataset_take_ids(ds, f, threads, &ds->split[s].ids));
     }
-    return SL_OK;
+    return sl_dataset_take_pairs(ds, threads);
 }
 
 // ---- needs that depend on contents --------------------------------------------------------------
@@ -269,8 +250,7 @@ static int open_all(struct sl_dataset *ds, struct sl_dataset_metadata *m, const 
     for (int f = SL_FILE_TRAIN; f <= SL_FILE_TEST; f++)
         if (ds->files->npy[f].map)
             SL_TRY(check_ids(ds, (enum sl_dataset_file)f));
-    for (int f = SL_FILE_TRAIN_EDGES; f <= SL_FILE_TEST_EDGES; f++)
-        SL_TRY(check_pairs(ds, (enum sl_dataset_file)f));
+    SL_TRY(sl_dataset_check_pairs(ds));
     SL_TRY(check_vertex_map(ds));
 
     SL_TRY(take_offsets(ds, threads));
@@ -278,7 +258,7 @@ static int open_all(struct sl_dataset *ds, struct sl_dataset_metadata *m, const 
     SL_TRY(trust_contents(ds, trust, threads));
     SL_TRY(sl_dataset_take_labels(ds, threads));
     SL_TRY(take_lists(ds, threads));
-    SL_TRY(take_ids(ds, SL_FILE_VERTEX_MAP, threads, &ds->vertex_map));
+    SL_TRY(sl_dataset_take_ids(ds, SL_FILE_VERTEX_MAP, threads, &ds->vertex_map));
     return trust->known ? SL_OK : check_training_set(ds, need);
 }
 

@@ -165,22 +165,6 @@ static int validate_list(const struct sl_dataset *ds, enum sl_dataset_file f, in
                    ds->path, sl_dataset_file_name(f), bad, id, first);
 }
 
-static int validate_pairs(const struct sl_dataset *ds, enum sl_dataset_file f, int threads)
-{
-    const struct sl_npy *npy = &ds->files->npy[f];
-    char found[32];
-    if (!npy->map)
-        return SL_OK;
-    uint64_t bad = sl_scan_ids(npy->data, npy->head.dtype, npy->n_elems, ds->n_nodes, threads);
-    if (bad == SL_SCAN_OK)
-        return SL_OK;
-    return sl_fail(SL_EFORMAT,
-                   "%s/%s: the %s of pair %" PRIu64
-                   " is %s, wanted a vertex id below num_nodes = %" PRIu64,
-                   ds->path, sl_dataset_file_name(f), bad % 2 ? "target" : "source", bad / 2,
-                   sl_scan_int_text(npy->data, npy->head.dtype, bad, found), ds->n_nodes);
-}
-
 // The lists of a split are for training and for judging what has not been trained on.
 static int validate_disjoint(const struct sl_dataset *ds, int threads)
 {
@@ -226,8 +210,7 @@ int sl_dataset_validate(struct sl_dataset *ds, bool full, int threads,
     if (!ds->may_overlap)
         SL_TRY(validate_disjoint(ds, threads));
     SL_TRY(sl_dataset_validate_shard(ds));
-    for (int f = SL_FILE_TRAIN_EDGES; f <= SL_FILE_TEST_EDGES; f++)
-        SL_TRY(validate_pairs(ds, (enum sl_dataset_file)f, threads));
+    SL_TRY(sl_dataset_validate_pairs(ds, threads));
     double seconds = (double)SL_MAX(1, sl_now_ns() - start_ns) * 1e-9;
     sl_log_debug("data set %s: %" PRIu64 " bytes validated in %.3f s (%.1f GB/s)", ds->path,
                  n_bytes, seconds, (double)n_bytes * 1e-9 / seconds);

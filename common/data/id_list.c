@@ -1,5 +1,6 @@
 #include "common/data/id_list.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 
 #include "common/base/bits.h"
@@ -28,21 +29,38 @@ static int take_id(const char *path, const struct sl_npy *npy, uint64_t i, uint6
     return SL_OK;
 }
 
-int sl_id_list_read(const char *path, uint64_t n_nodes, uint32_t **ids, uint64_t *n)
+static bool has_shape(const struct sl_npy_header *head, bool pairs)
+{
+    return pairs ? head->ndim == 2 && head->shape[1] == 2 : head->ndim == 1;
+}
+
+static int read_ids(const char *path, uint64_t n_nodes, bool pairs, uint32_t **ids, uint64_t *n)
 {
     char shape[128];
     struct sl_npy npy;
     SL_TRY(sl_npy_open(path, &npy));
     int rc = SL_OK;
-    if (npy.head.ndim != 1)
-        rc = sl_fail(SL_EFORMAT, "%s: found shape %s, wanted one dimension of vertex ids", path,
-                     sl_npy_shape_text(&npy.head, shape, sizeof shape));
+    if (!has_shape(&npy.head, pairs))
+        rc = sl_fail(SL_EFORMAT, "%s: found shape %s, wanted %s", path,
+                     sl_npy_shape_text(&npy.head, shape, sizeof shape),
+                     pairs ? "(n, 2): a source and a target in each row"
+                           : "one dimension of vertex ids");
     else if (!(*ids = malloc(SL_MAX(npy.n_elems, (uint64_t)1) * sizeof **ids)))
         rc =
             sl_fail(SL_ENOMEM, "%s: no memory for %llu ids", path, (unsigned long long)npy.n_elems);
     for (uint64_t i = 0; rc == SL_OK && i < npy.n_elems; i++)
         rc = take_id(path, &npy, i, n_nodes, &(*ids)[i]);
-    *n = npy.n_elems;
+    *n = npy.n_elems / (pairs ? 2 : 1);
     sl_npy_close(&npy);
     return rc;
+}
+
+int sl_id_list_read(const char *path, uint64_t n_nodes, uint32_t **ids, uint64_t *n)
+{
+    return read_ids(path, n_nodes, false, ids, n);
+}
+
+int sl_id_pairs_read(const char *path, uint64_t n_nodes, uint32_t **pairs, uint64_t *n)
+{
+    return read_ids(path, n_nodes, true, pairs, n);
 }

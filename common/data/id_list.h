@@ -9,4 +9,7 @@
 // errors of opening it.
 int sl_id_list_read(const char *path, uint64_t n_nodes, uint32_t **ids, uint64_t *n);
 
+// *pairs: (*n, 2) of them, from an array of that shape. Likewise.
+int sl_id_pairs_read(const char *path, uint64_t n_nodes, uint32_t **pairs, uint64_t *n);
+
 #endif

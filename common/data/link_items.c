@@ -1,6 +1,7 @@
 #include "common/data/link_items.h"
 
 #include "common/base/bits.h"
+#include "common/base/error.h"
 #include "common/base/philox.h"
 
 struct sl_link_items sl_link_items_of(const struct sl_dataset *ds, enum sl_split split,
@@ -12,7 +13,11 @@ struct sl_link_items sl_link_items_of(const struct sl_dataset *ds, enum sl_split
         return items;
     }
     items.n_positive = items.edges.n;
-    if (items.n_positive)
+    items.given = ds->negatives[split];
+    items.per_positive = items.given.ids ? items.given.per_positive : 0;
+    if (items.n_positive && items.given.ids)
+        items.n_negative = items.given.n;
+    else if (items.n_positive)
         items.n_negative = negatives ? negatives : items.n_positive;
     return items;
 }
@@ -25,6 +30,14 @@ uint32_t sl_link_items_target(const struct sl_dataset *ds, uint64_t e)
         *(ds->indptr[middle] <= e ? &low : &high) = middle;
     }
     return (uint32_t)low;
+}
+
+static void given_negative(const struct sl_link_items *items, uint64_t i, uint32_t pair[2])
+{
+    const struct sl_negatives *given = &items->given;
+    const bool own = given->per_positive > 0;
+    pair[0] = own ? items->edges.ids[i / given->per_positive * 2] : given->ids[2 * i];
+    pair[1] = given->ids[own ? i : 2 * i + 1];
 }
 
 static uint32_t any_vertex(const struct sl_link_items *items, const uint32_t *words)
@@ -52,7 +65,9 @@ static void draw_negative(const struct sl_link_items *items, uint64_t i, uint32_
 
 void sl_link_items_pair(const struct sl_link_items *items, uint64_t i, uint32_t pair[2])
 {
-    if (i >= items->n_positive) {
+    if (i >= items->n_positive && items->given.ids) {
+        given_negative(items, i - items->n_positive, pair);
+    } else if (i >= items->n_positive) {
         draw_negative(items, i - items->n_positive, pair);
     } else if (items->edges.ids) {
         pair[0] = items->edges.ids[2 * i];
@@ -109,4 +124,23 @@ void sl_link_items_pairs(const struct sl_link_items *items, const uint32_t *numb
             pairs[2 * (i + k) + 1] = targets[k];
         }
     }
+}
+
+int sl_link_sets_init(struct sl_link_sets *s, const struct sl_dataset *ds,
+                      const struct sl_link_negatives *negatives)
+{
+    *s = (struct sl_link_sets){0};
+    SL_TRY(sl_edge_lookup_init(&s->avoid, ds, negatives->not_listed));
+    for (int i = 0; i < SL_SPLIT_COUNT; i++) {
+        s->split[i] = sl_link_items_of(ds, (enum sl_split)i, negatives->n);
+        s->split[i].seed = negatives->seed;
+        s->split[i].avoid = negatives->not_graph ? &s->avoid : NULL;
+    }
+    return SL_OK;
+}
+
+void sl_link_sets_fini(struct sl_link_sets *s)
+{
+    sl_edge_lookup_fini(&s->avoid);
+    *s = (struct sl_link_sets){0};
 }

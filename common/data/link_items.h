@@ -6,7 +6,7 @@
  * Training pairs are train_edges.npy, or without it all edges of the graph by their place in
  * indices.npy.
  *
- * Where the data set gives no negatives they are drawn: number i is a function of (seed, split, i),
+ * Negatives are those of the data set. Where it gives none they are drawn: number i is a function of (seed, split, i),
  * so that every process sees the same ones and nobody keeps them. Both ends are uniform, and
  * neither the same vertex nor, as task.strict says, an edge. After SL_LINK_TRIES pairs that are
  * edges the last one is taken: a graph so dense has hardly anything else.
@@ -14,6 +14,7 @@
 #ifndef SL_DATA_LINK_ITEMS_H
 #define SL_DATA_LINK_ITEMS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "common/data/dataset.h"
@@ -24,6 +25,7 @@ enum { SL_LINK_TRIES = 128 };
 struct sl_link_items {
     const struct sl_dataset *ds;
     struct sl_pair_list edges;
+    struct sl_negatives given; // ids NULL: they are drawn
     uint64_t n_positive, n_negative; // items: positives, then negatives
     // Negatives of each positive, in its order; 0: all positives have the same ones.
     uint32_t per_positive;
@@ -49,5 +51,23 @@ void sl_link_items_targets(const struct sl_link_items *items, const uint32_t *nu
 
 // The vertex whose list of in-edges edge e is in.
 uint32_t sl_link_items_target(const struct sl_dataset *ds, uint64_t e);
+
+// The pairs of all splits, and what their drawn negatives are not.
+struct sl_link_sets {
+    struct sl_edge_lookup avoid;
+    struct sl_link_items split[SL_SPLIT_COUNT];
+};
+
+// How an evaluation's negatives are drawn.
+struct sl_link_negatives {
+    uint64_t seed, n; // n as of sl_link_items_of()
+    bool not_graph;   // they are no edges of the graph
+    bool not_listed;  // nor of the data set's lists
+};
+
+// The data set must outlive it, and the struct must not move afterwards. SL_ENOMEM.
+int sl_link_sets_init(struct sl_link_sets *s, const struct sl_dataset *ds,
+                      const struct sl_link_negatives *negatives);
+void sl_link_sets_fini(struct sl_link_sets *s); // safe on a zeroed struct
 
 #endif

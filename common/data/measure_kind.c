@@ -21,6 +21,14 @@ enum sl_measure sl_measure_of(enum sl_metric metric, enum sl_task task)
     return m;
 }
 
+enum sl_measure sl_measure_of_own(enum sl_metric metric, enum sl_task task)
+{
+    enum sl_measure m = metric == SL_METRIC_AUTO ? SL_MEASURE_COUNT : 0;
+    while (m > 0 && !(sl_measure_kinds[--m].own_of & 1u << task))
+        continue;
+    return m > 0 ? m : sl_measure_of(metric, task);
+}
+
 // The smaller class's share of the labelled training vertices.
 static double rare_share(const struct sl_dataset *ds, uint32_t *class_index)
 {

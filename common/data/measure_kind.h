@@ -20,6 +20,7 @@ enum {
     SL_OF_CLASSES = 1 << SL_TASK_MULTICLASS,
     SL_OF_LABELS = 1 << SL_TASK_MULTILABEL,
     SL_OF_NUMBERS = 1 << SL_TASK_REGRESSION,
+    SL_OF_LINKS = 1 << SL_TASK_LINK,
 };
 
 struct sl_measure_kind {
@@ -27,6 +28,7 @@ struct sl_measure_kind {
     unsigned tasks;         // that have it
     unsigned usual_of;      // tasks that are judged by it where evaluate.metric is "auto"
     unsigned rare_of;       // likewise, of two classes of which one is rare (SL_MEASURE_RARE)
+    unsigned own_of;        // likewise, of positives that have negatives of their own
     bool two_classes;       // of classes only where there are two
     bool less_is_better;
     bool is_share; // of something: told in percent where there is room for few digits
@@ -42,9 +44,15 @@ struct sl_measure_kind {
       .usual_of = SL_OF_LABELS, .is_share = true, .margin = 0.005)                                 \
     X(MACRO_F1, "macro_f1", "macro-F1", .tasks = SL_OF_CLASSES | SL_OF_LABELS,                     \
       .is_share = true, .margin = 0.005)                                                           \
-    X(ROC_AUC,  "roc_auc",  "ROC-AUC",  .tasks = SL_OF_CLASSES | SL_OF_LABELS,                     \
+    X(ROC_AUC,  "roc_auc",  "ROC-AUC",  .tasks = SL_OF_CLASSES | SL_OF_LABELS | SL_OF_LINKS,       \
       .rare_of = SL_OF_CLASSES, .two_classes = true, .margin = 0.02)                               \
-    X(LOSS,     "loss",     "loss",     .tasks = SL_OF_CLASSES | SL_OF_LABELS | SL_OF_NUMBERS,     \
+    X(HITS,     "hits",     "Hits@K",   .tasks = SL_OF_LINKS, .usual_of = SL_OF_LINKS,             \
+      .is_share = true)                                                                            \
+    X(MRR,      "mrr",      "MRR",      .tasks = SL_OF_LINKS, .own_of = SL_OF_LINKS)               \
+    X(AVERAGE_PRECISION, "average_precision", "average precision", .tasks = SL_OF_LINKS,           \
+      .margin = 0.02)                                                                              \
+    X(LOSS,     "loss",     "loss",                                                                \
+      .tasks = SL_OF_CLASSES | SL_OF_LABELS | SL_OF_NUMBERS | SL_OF_LINKS,                         \
       .usual_of = SL_OF_NUMBERS, .less_is_better = true)
 #define SL_MEASURES(X)                                                                             \
     SL_MEASURES_TO_JUDGE_BY(X)                                                                     \
@@ -65,6 +73,9 @@ extern const char *const sl_metric_words[SL_METRIC_COUNT + 1]; // by enum sl_met
 
 // What a job is judged by: evaluate.metric, or the task's usual one.
 enum sl_measure sl_measure_of(enum sl_metric metric, enum sl_task task);
+
+// The same of links whose positives are each ranked among negatives of their own.
+enum sl_measure sl_measure_of_own(enum sl_metric metric, enum sl_task task);
 
 struct sl_measure_choice {
     enum sl_measure measure;

@@ -106,6 +106,8 @@ const struct sl_synonym sl_synonyms[] = {
     {VALUE, "evaluate.metric", "auc rocauc auroc", "\"roc_auc\"", NULL},
     {VALUE, "evaluate.metric", "f1 f1_micro", "\"micro_f1\"", NULL},
     {VALUE, "evaluate.metric", "f1_macro", "\"macro_f1\"", NULL},
+    {VALUE, "evaluate.metric", "ap", "\"average_precision\"", NULL},
+    {VALUE, "evaluate.metric", "hits@k hit_rate", "\"hits\"", NULL},
     {VALUE, "evaluate.metric", "val_loss", "\"loss\"", NULL},
     {VALUE, "evaluate.fanout", "all", "\"full\"", NULL},
     {VALUE, "devices", "gpu cuda gpu:0 gpu0 cuda0", "[{\"kind\": \"cuda\", \"index\": 0}]",

@@ -8,6 +8,7 @@ import numpy as np
 
 from harness import cases, planted, write_dataset
 from test_bad_input import refused
+from test_data_tools import leftovers
 
 U64 = np.uint64
 
@@ -180,3 +181,108 @@ def test_pairs_are_those_of_a_reordered_data_set(box):
         assert np.array_equal(back[ordered[f"{split}_edges"]], made[f"{split}_edges"])
     said = box.sluice("inspect", "sorted", "-o", "json").ok().json()
     assert said["edges"] == {k: len(made[f"{k}_edges"]) for k in ("val", "test")}
+
+
+# ---- held out by an import ----------------------------------------------------------------------
+
+
+def write_list(box, *columns):
+    np.savetxt(box.path("list.txt"), np.column_stack(columns), fmt="%d")
+
+
+@cases((), ("--undirected", "--keep-one"), ("--symmetrise", "--pairs", "undirected"))
+def test_an_import_holds_out_as_the_command_does(box, *options):
+    _, edges = tangle(300, 4000, False, 5)
+    rng = np.random.default_rng(4)
+    write_list(box, edges, rng.integers(1, 9, len(edges)))
+    ours = [o for o in options if o in ("--keep-one", "--pairs")]
+    ours += ["undirected"] if "--pairs" in options else []
+    theirs = [o for o in options if o in ("--undirected", "--symmetrise")]
+    listed = ("import", "edgelist", "list.txt")
+    box.sluice(*listed, *theirs, "--out", "whole").ok()
+    shares = ("--val", "0.1", "--test", "0.2", "--seed", "7")
+    box.sluice("split-edges", "whole", *shares, *ours, "--out", "split").ok()
+    holdout = ("--holdout", "0.1,0.2", "--seed", "7")
+    assert "are left" in box.sluice(*listed, *options, *holdout, "--out", "made").ok().out
+    (made, about), (split, other) = load(box, "made"), load(box, "split")
+    assert sorted(made) == sorted(split) and "edge_weight" in made
+    for name in made:
+        assert np.array_equal(made[name], split[name]), name
+    del other["edge_split"]["of"]
+    assert about["edge_split"] == other["edge_split"] and "temporary" not in about
+    assert about["num_edges"] == other["num_edges"]
+    box.sluice("inspect", "made", "--full").ok()
+
+
+def by_time(edges, time, undirected, shares, seed):
+    """The pairs of validation and test: the latest ones, by the latest edge of each."""
+    ends = np.sort(edges, axis=1) if undirected else edges
+    pairs, at = np.unique(ends, axis=0, return_inverse=True)
+    latest = np.full(len(pairs), -1)
+    np.maximum.at(latest, at.ravel(), time)
+    proper = pairs[:, 0] != pairs[:, 1]
+    pairs, latest = pairs[proper], latest[proper]
+    order = np.lexsort((numbers(pairs, seed), -latest))
+    n_val, n_test = (int(np.floor(share * len(pairs) + 0.5)) for share in shares)
+    test, val = order[:n_test], order[n_test : n_test + n_val]
+    return {"test": (pairs[test], latest[test]), "val": (pairs[val], latest[val])}
+
+
+# Ties, seconds since 1970, and the ends of what there may be.
+SPANS = ((0, 4), (1_600_000_000, 1_700_000_000), (0, 2_139_095_039))
+
+
+@cases("directed", "undirected", "symmetrise", "relabel")
+def test_by_time(box, kind):
+    _, edges = tangle(120, 900, False, 6)
+    edges = np.concatenate([edges, np.arange(120)[:, None].repeat(2, 1)])  # all vertices are there
+    rng = np.random.default_rng(8)
+    undirected = kind in ("undirected", "symmetrise")
+    for seed, (low, high) in enumerate(SPANS):
+        time = rng.integers(low, high, len(edges), endpoint=True)
+        weight = [rng.integers(1, 9, len(edges))] if seed else []
+        write_list(box, edges, *weight, time)
+        options = ["--holdout", "0.1,0.15", "--by-time", "--seed", str(seed), "--out", "made"]
+        options += [] if kind == "directed" else [f"--{kind}"]
+        options += [] if undirected else ["--pairs", "directed"]
+        box.sluice("import", "edgelist", "list.txt", *options, "--force").ok()
+        made, about = load(box, "made")
+        held = set()
+        for split, (pairs, _) in by_time(edges, time, undirected, (0.1, 0.15), seed).items():
+            rows = set(map(tuple, pairs.tolist()))
+            assert set(map(tuple, made[f"{split}_edges"].tolist())) == rows, (kind, split)
+            assert len(made[f"{split}_edges"]) == len(rows)
+            held |= rows
+        left = [p for p in edges.tolist() if tuple(sorted(p) if undirected else p) not in held]
+        left += [p[::-1] for p in left if undirected and p[0] != p[1]]
+        left = sorted(set(map(tuple, left))) if kind == "symmetrise" else sorted(map(tuple, left))
+        target = np.repeat(np.arange(120), np.diff(made["indptr"]))
+        found = np.stack([made["indices"], target], 1)
+        assert sorted(map(tuple, found.tolist())) == left
+        assert "edge_weight" not in made and about["edge_split"]["by_time"]
+
+
+HOLDOUTS = {
+    "one": (["--holdout", "0.1"], "wanted VAL,TEST", "0.05,0.1"),
+    "three": (["--holdout", "0.1,0.1,0.1"], "wanted VAL,TEST"),
+    "text": (["--holdout", "a,b"], "'a,b'", "wanted VAL,TEST"),
+    "all": (["--holdout", "0.5,0.5"], "below 1 together"),
+    "minus": (["--holdout=-0.1,0.5"], "from 0"),
+    "none": (["--holdout", "0,0"], "--holdout 0,0 of 2 pairs", "one at least"),
+    "alone": (["--keep-one"], "--keep-one without --holdout"),
+    "time alone": (["--by-time"], "--by-time without --holdout"),
+    "weights": (["--holdout", "0,0.5", "--by-time", "--weights"], "both given", "leave one out"),
+    "one way": (["--holdout", "0,0.5", "--pairs", "undirected"], "list.txt", "--symmetrise"),
+    "kept": (["--holdout", "0,0.9", "--keep-one"], "list.txt: --holdout 0,0.9 are 2 pairs"),
+    "columns": (["--holdout", "0,0.5", "--by-time", "--columns", "1,2"], "line 1", "no time"),
+    "milliseconds": (["--holdout", "0,0.5", "--by-time"], "line 2", "1700000000000", "divide"),
+}
+
+
+@cases(*HOLDOUTS)
+def test_what_an_import_does_not_hold_out(box, what):
+    options, *words = HOLDOUTS[what]
+    write_list(box, [[0, 1], [1, 2]], [5, 1_700_000_000_000])
+    said = box.sluice("import", "edgelist", "list.txt", "--out", "made", "-q", *options)
+    refused(box, said, *words, output="made")
+    assert not leftovers(box, "list.txt")

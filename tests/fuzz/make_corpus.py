@@ -20,6 +20,7 @@ sys.dont_write_bytecode = True
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "e2e"))
 import harness  # noqa: E402
+import torch_saved  # noqa: E402
 
 
 def write(target, name, content):
@@ -105,6 +106,17 @@ def safetensors():
     write("data_safetensors", "hole", safetensors_of(hole, bytes(6)))
     wraps = {"a": entry("F32", [1 << 53, 1 << 9], 0, 0)}
     write("data_safetensors", "wraps", safetensors_of(wraps, b""))
+
+
+def torch_files():
+    edge, weight = ARRAYS["int"][:4].reshape(2, 2), ARRAYS["float"][0]
+    arrays = {"edge": edge, "weight": weight, "year": [1990]}
+    tensors = {"edge": torch_saved.Tensor(edge, skip=1), "weight": torch_saved.Tensor(weight)}
+    for name, value in (("arrays", {"train": arrays}), ("tensors", {"train": tensors})):
+        for protocol in (2, 5):
+            for old in (False, True):
+                form = f"{name}{protocol}{'old' if old else ''}"
+                write("dataset_torch", form, torch_saved.dumps(value, old, protocol))
 
 
 # ---- job files ----------------------------------------------------------------------------------
@@ -348,6 +360,7 @@ def checkpoint():
 if __name__ == "__main__":
     arrays()
     safetensors()
+    torch_files()
     jobs()
     edgelists()
     yaml()

@@ -148,7 +148,8 @@ void t_close_device(struct suite *t);
     X(khop_weighted) X(labor) X(random_walk) X(weight_prefix) X(mark_ranks) X(split_rows) \
     X(gather_rows_to) X(draw) X(gather_ranked) X(scatter_rows) X(gemm_bias_act) \
     X(weight_gradients) X(row_sums) X(fix_loops) X(gcn_scales) X(block_diagonal) X(sum_heads) \
-    X(add_scaled) X(maximum) X(running_scale)
+    X(add_scaled) X(maximum) X(running_scale) X(pair_dot) X(pair_rows) X(pair_gradient) \
+    X(pair_loss)
 // clang-format on
 
 #define T_DECLARE(name) void test_##name(struct suite *t);

@@ -95,6 +95,27 @@ TEST(of_numbers_it_is_the_mean)
     expect(SL_MEASURE_ACCURACY, NAN);
 }
 
+TEST(of_links_it_is_one_score_for_all)
+{
+    const struct sl_dataset ds = {.task = SL_TASK_LINK, .n_classes = 4, .label = classes};
+    char text[96];
+    look(&ds, 8); // labels are none of its business
+    expect(SL_MEASURE_ROC_AUC, 0.5);
+    expect(SL_MEASURE_AVERAGE_PRECISION, NAN);
+    expect(SL_MEASURE_ACCURACY, NAN);
+    sl_baseline_of_links(&found, 3, 9);
+    expect(SL_MEASURE_ROC_AUC, 0.5);
+    expect(SL_MEASURE_AVERAGE_PRECISION, 0.25);
+    expect(SL_MEASURE_HITS, NAN);
+    expect(SL_MEASURE_MRR, NAN);
+    expect(SL_MEASURE_LOSS, NAN);
+    ck_assert(!sl_baseline_is_beaten(&found, SL_MEASURE_AVERAGE_PRECISION, 0.26));
+    ck_assert(sl_baseline_is_beaten(&found, SL_MEASURE_AVERAGE_PRECISION, 0.28));
+    ck_assert(sl_baseline_is_beaten(&found, SL_MEASURE_HITS, 0)); // nothing is known
+    ck_assert_str_eq(sl_baseline_text(&found, SL_MEASURE_AVERAGE_PRECISION, text, sizeof text),
+                     "guessing");
+}
+
 TEST(better_is_by_the_margin)
 {
     struct sl_baseline b = {.task = SL_TASK_MULTICLASS};

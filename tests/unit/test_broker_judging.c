@@ -182,4 +182,49 @@ TEST(keys_that_cannot_act_are_refused)
     }
 }
 
+// Vertices and their labels are there, and say nothing of pairs.
+static void be_links(uint64_t n_val, uint64_t n_test)
+{
+    ds.task = SL_TASK_LINK;
+    ds.edges[SL_SPLIT_VAL] = (struct sl_pair_list){n_val, ids};
+    ds.edges[SL_SPLIT_TEST] = (struct sl_pair_list){n_test, ids};
+}
+
+static void expect_refused(const char *part)
+{
+    ck_assert_int_eq(sl_judging_check(&config, &ds), SL_EINVAL);
+    ck_assert_msg(strstr(sl_error_message(), part), "no '%s' in: %s", part, sl_error_message());
+}
+
+TEST(links_are_judged_by_ranks)
+{
+    be_links(3, 2);
+    expect_defined(SL_METRIC_AUTO);
+    ck_assert_int_eq(found.choice.measure, SL_MEASURE_HITS);
+    expect_defined(SL_METRIC_ROC_AUC);
+    expect_defined(SL_METRIC_LOSS);
+    config.evaluate.metric = SL_METRIC_ACCURACY;
+    expect_refused("found \"accuracy\", but the job's task is \"link\", whose pairs have ranks and "
+                   "no classes: take \"roc_auc\", \"hits\", \"mrr\", \"average_precision\" or "
+                   "\"loss\"");
+    ds.task = SL_TASK_MULTICLASS;
+    config.evaluate.metric = SL_METRIC_MRR;
+    expect_refused("found \"mrr\", which ranks pairs of vertices, but the job's task is not "
+                   "\"link\": take \"accuracy\", \"micro_f1\"");
+}
+
+TEST(links_are_evaluated_on_edges)
+{
+    be_links(0, 2);
+    find();
+    ck_assert(!found.finds_best);
+    config.early_stopping.patience = 5;
+    expect_refused("has no validation edges, wanted it only where there are some: take it out, or "
+                   "add val_edges.npy");
+    be_links(3, 0);
+    find();
+    config.evaluate.test = SL_TEST_EACH;
+    expect_refused("has no test edges");
+}
+
 RUN_TESTS(.setup = setup)

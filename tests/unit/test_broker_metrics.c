@@ -9,6 +9,7 @@
 
 #include "broker/epochs/early_stopping.h"
 #include "common/base/bits.h"
+#include "common/base/error.h"
 #include "common/data/prediction.h"
 #include "tests/unit/suite.h"
 
@@ -16,6 +17,7 @@ enum { ROWS_MAX = 70000 };
 
 static uint32_t ids[ROWS_MAX];
 static struct sl_evaluation found;
+static struct sl_evaluation_links links;
 
 static uint64_t state;
 static uint32_t take(void)
@@ -33,8 +35,8 @@ static void setup(void)
 static void judge(const struct sl_dataset *ds, uint64_t n, const void *predictions)
 {
     const struct sl_vertex_list list = {n, ids};
-    const struct sl_evaluation_sums sums = {.loss = 3, .weight = 4};
-    ck_assert_int_eq(sl_metrics_compute(ds, &list, predictions, &sums, &found), 0);
+    const struct sl_judged judged = {ds, &list, predictions, links, {.loss = 3, .weight = 4}};
+    ck_assert_int_eq(sl_metrics_compute(&judged, &found), 0);
     if (found.not_finite > 0)
         ck_assert_double_nan(found.value[SL_MEASURE_LOSS]);
     else
@@ -152,8 +154,8 @@ TEST(a_list_picks_its_vertices)
     static const uint32_t some[] = {4, 2}, predicted[] = {1, 2};
     const struct sl_dataset ds = {.task = SL_TASK_MULTICLASS, .n_classes = 3, .label = label};
     const struct sl_vertex_list list = {2, some};
-    const struct sl_evaluation_sums sums = {0};
-    ck_assert_int_eq(sl_metrics_compute(&ds, &list, predicted, &sums, &found), 0);
+    const struct sl_judged judged = {&ds, &list, predicted, links, {0, 0}};
+    ck_assert_int_eq(sl_metrics_compute(&judged, &found), 0);
     expect(SL_MEASURE_MACRO_F1, 1);
     expect(SL_MEASURE_LOSS, NAN);
     expect(SL_MEASURE_ACCURACY, 1);
@@ -268,6 +270,42 @@ TEST(columns_that_do_not_vary_are_as_in_scikit_learn)
     expect(SL_MEASURE_R2, NAN);
 }
 
+// --- links ---
+
+// The first two are positives.
+TEST(pairs_are_judged_by_their_scores)
+{
+    static const float score[] = {2, 0, 3, 0, -1, 1};
+    const struct sl_dataset ds = {.task = SL_TASK_LINK, .n_classes = 7};
+    links = (struct sl_evaluation_links){.n_positives = 2, .k = 2};
+    judge(&ds, 6, score);
+    expect(SL_MEASURE_HITS, 0.5); // above the second best, 1, is one
+    expect(SL_MEASURE_MRR, (1 / 2.0 + 1 / 3.5) / 2);
+    expect(SL_MEASURE_ROC_AUC, (3 + 1.5) / 8);
+    expect(SL_MEASURE_AVERAGE_PRECISION, (1 / 2.0 + 2 / 5.0) / 2);
+    ck_assert(!found.applies[SL_MEASURE_ACCURACY]);
+    ck_assert_uint_eq(found.n_labelled, 6);
+    links.own = true; // 2 amid 3 and 0, 0 amid -1 and 1
+    links.k = 1;
+    judge(&ds, 6, score);
+    expect(SL_MEASURE_HITS, 0);
+    expect(SL_MEASURE_MRR, 0.5);
+    expect(SL_MEASURE_ROC_AUC, (3 + 1.5) / 8);
+}
+
+TEST(pairs_that_cannot_be_ranked_are_an_error)
+{
+    static const float score[] = {2, 0, NAN};
+    const struct sl_dataset ds = {.task = SL_TASK_LINK};
+    const struct sl_vertex_list list = {3, NULL};
+    struct sl_judged judged = {&ds, &list, score, {.n_positives = 2, .k = 1}, {0, 0}};
+    ck_assert_int_eq(sl_metrics_compute(&judged, &found), SL_ENOTFINITE);
+    ck_assert_ptr_nonnull(strstr(sl_error_message(), "negative pair 0 (of 1, from 0) is NaN"));
+    judged.links.n_positives = 3;
+    ck_assert_int_eq(sl_metrics_compute(&judged, &found), SL_EINVAL);
+    ck_assert_ptr_nonnull(strstr(sl_error_message(), "3 positive and 0 negative pairs"));
+}
+
 // --- on the loop ---
 
 static int calls;
@@ -286,10 +324,7 @@ TEST(many_are_judged_on_the_thread_pool)
         predicted[i] = (uint32_t)(label[i] = (int32_t)(i % 3));
     const struct sl_dataset ds = {.task = SL_TASK_MULTICLASS, .n_classes = 3, .label = label};
     struct sl_vertex_list list = {ROWS_MAX, ids};
-    struct sl_metrics m = {.dataset = &ds,
-                           .list = &list,
-                           .predictions = predicted,
-                           .sums = {.weight = 1},
+    struct sl_metrics m = {.judged = {&ds, &list, predicted, links, {.weight = 1}},
                            .on_done = count_call};
     ck_assert_int_eq(uv_loop_init(&loop), 0);
     ck_assert(!sl_metrics_start(&m, &loop));
@@ -311,6 +346,10 @@ TEST(the_usual_measure_is_the_tasks)
     ck_assert_int_eq(sl_measure_of(SL_METRIC_AUTO, SL_TASK_MULTILABEL), SL_MEASURE_MICRO_F1);
     ck_assert_int_eq(sl_measure_of(SL_METRIC_AUTO, SL_TASK_REGRESSION), SL_MEASURE_LOSS);
     ck_assert_int_eq(sl_measure_of(SL_METRIC_ROC_AUC, SL_TASK_MULTICLASS), SL_MEASURE_ROC_AUC);
+    ck_assert_int_eq(sl_measure_of(SL_METRIC_AUTO, SL_TASK_LINK), SL_MEASURE_HITS);
+    ck_assert_int_eq(sl_measure_of_own(SL_METRIC_AUTO, SL_TASK_LINK), SL_MEASURE_MRR);
+    ck_assert_int_eq(sl_measure_of_own(SL_METRIC_HITS, SL_TASK_LINK), SL_MEASURE_HITS);
+    ck_assert_int_eq(sl_measure_of_own(SL_METRIC_AUTO, SL_TASK_MULTICLASS), SL_MEASURE_ACCURACY);
     ck_assert_str_eq(sl_measure_key(SL_MEASURE_MACRO_F1), "macro_f1");
 }
 

@@ -630,11 +630,11 @@ TEST(other_layouts_are_named)
 {
     ck_assert_int_eq(mkdir(in_dir("src"), 0755), 0);
     ck_assert_int_eq(import_ogb(NULL, NULL), SL_ENOENT);
-    assert_message_has("wanted the unpacked directory of an OGB node data set");
+    assert_message_has("wanted the unpacked directory of an OGB node or link data set");
     ck_assert_int_eq(mkdir(in_dir("src/raw"), 0755), 0);
     write_text("src/raw/data.npz", "");
     ck_assert_int_eq(import_ogb(NULL, NULL), SL_EFORMAT);
-    assert_message_has("raw/data.npz: is not a zip file (numpy's .npz): it is empty");
+    assert_message_has("raw/data.npz: is not a zip file (numpy's .npz, PyTorch's .pt): it is");
     ck_assert_int_eq(remove(in_dir("src/raw/data.npz")), 0);
     write_text("src/raw/triplet-type-list.csv.gz", "");
     ck_assert_int_eq(import_ogb(NULL, NULL), SL_EUNSUPPORTED);

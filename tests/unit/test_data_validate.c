@@ -148,6 +148,9 @@ TEST(what_is_not_supported_yet)
     refused(SL_EUNSUPPORTED, "num_nodes", NULL);
     write_text("metadata.json", "{\"num_nodes\": 5, \"num_edges\": 7, \"task\": \"link\"}");
     refused(SL_EUNSUPPORTED, "\"task\" is \"link\"", "\"multilabel\", \"regression\" or \"none\"");
+    refused(SL_EUNSUPPORTED, "\"task\" is \"link\"", "{\"kind\": \"link\"} in the job file");
+    write_text("metadata.json", "{\"num_nodes\": 5, \"num_edges\": 7, \"task\": \"links\"}");
+    refused(SL_EUNSUPPORTED, "\"task\" is \"links\"", "not supported: wanted");
 }
 
 TEST(shapes_disagree_with_metadata)

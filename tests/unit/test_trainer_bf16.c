@@ -163,34 +163,49 @@ static float *gradient_on_cores(struct scene *s, struct sl_block *b, float *x,
 
 // A step in bf16 whose hidden rows are f32 is that of cores, which round in each product. With
 // rounded ones its gradient is about as far from that of f32 as theirs is.
+static void compare_gradients(const struct sl_config *c)
+{
+    struct scene s;
+    scene_init(&s, c, false);
+    assert_ok(sl_rounded_weights_take(&s.far.rounded, s.far_params));
+    struct sl_block *b = some_block(&s, c->model.layers, SEEDS);
+    if (sl_config_is_links(c))
+        b = fixture_pair(b, 7, c->task.per_positive, 3);
+    const size_t x_bytes = (size_t)b->n_input * FEATURES * sizeof(float);
+    float *x = random_input(b), *rounded = step_on(&s, b, x, x_bytes);
+    round_hidden(&s.far, false);
+    float *found = step_on(&s, b, x, x_bytes);
+    float *wanted = gradient_on_cores(&s, b, x, SL_PRECISION_BF16);
+    float *exact = gradient_on_cores(&s, b, x, SL_PRECISION_F32);
+    const double far = distance(&s, wanted, exact);
+    // Sums in another order, of which a few are rounded to the other neighbour.
+    ck_assert_double_le(distance(&s, found, wanted), far / 20);
+    ck_assert_double_le(distance(&s, rounded, exact), 0.01 + 2 * far);
+    free(exact);
+    free(wanted);
+    free(found);
+    free(rounded);
+    free(x);
+    free(b);
+    scene_fini(&s);
+}
+
 LOOP_TEST(bf16_gradients_are_as_good_as_those_of_cpu_cores, SL_MODEL_GRAPHSAGE,
           SL_MODEL_PINSAGE + 1)
 {
     open_gpu();
     for (int v = 0; v < VARIANTS; v++) {
-        struct sl_config c = config_of_rounded(_i, v);
-        struct scene s;
-        scene_init(&s, &c, false);
-        assert_ok(sl_rounded_weights_take(&s.far.rounded, s.far_params));
-        struct sl_block *b = some_block(&s, c.model.layers, SEEDS);
-        const size_t x_bytes = (size_t)b->n_input * FEATURES * sizeof(float);
-        float *x = random_input(b), *rounded = step_on(&s, b, x, x_bytes);
-        round_hidden(&s.far, false);
-        float *found = step_on(&s, b, x, x_bytes);
-        float *wanted = gradient_on_cores(&s, b, x, SL_PRECISION_BF16);
-        float *exact = gradient_on_cores(&s, b, x, SL_PRECISION_F32);
-        const double far = distance(&s, wanted, exact);
-        // Sums in another order, of which a few are rounded to the other neighbour.
-        ck_assert_double_le(distance(&s, found, wanted), far / 20);
-        ck_assert_double_le(distance(&s, rounded, exact), 0.01 + 2 * far);
-        free(exact);
-        free(wanted);
-        free(found);
-        free(rounded);
-        free(x);
-        free(b);
-        scene_fini(&s);
+        const struct sl_config c = config_of_rounded(_i, v);
+        compare_gradients(&c);
     }
+}
+
+LOOP_TEST(bf16_gradients_of_links_are_as_good, SL_DECODER_DOT, SL_DECODER_MLP + 1)
+{
+    open_gpu();
+    struct sl_config c = config_of_rounded(SL_MODEL_GRAPHSAGE, 2);
+    fixture_link(&c, CLASSES, (enum sl_decoder_kind)_i, SL_COMBINE_CONCAT, SL_PAIR_LOSS_BCE);
+    compare_gradients(&c);
 }
 
 // Rows of f32 are left beside the rounded ones for those that read them, and for nobody else; what

@@ -39,8 +39,9 @@ static void compare_step(struct scene *s, struct sl_block *b, bool training)
         const float *outputs, *far_outputs;
         assert_ok(sl_model_evaluate(&s->cpu, s->params, here, x, &want, &outputs));
         assert_ok(sl_model_evaluate(&s->far, s->far_params, there, far_x, &found, &far_outputs));
-        float *rows = gpu_get(gpu, far_outputs, b->n_seeds * CLASSES * sizeof(float));
-        assert_close("outputs", rows, outputs, b->n_seeds * CLASSES);
+        const uint32_t n = s->cpu.objective->task == SL_TASK_LINK ? b->n_pairs : b->n_seeds * CLASSES;
+        float *rows = gpu_get(gpu, far_outputs, n * sizeof(float));
+        assert_close("outputs", rows, outputs, n);
         free(rows);
     }
     ck_assert_uint_eq(found.counted, want.counted);
@@ -78,6 +79,60 @@ LOOP_TEST(steps_are_those_of_cpu_cores, SL_MODEL_GRAPHSAGE, SL_MODEL_PINSAGE + 1
     struct sl_config c = config_of(_i, 1);
     c.model.norm = SL_NORM_BATCH;
     step_of(&c, 1, false, false);
+}
+
+// ---- links --------------------------------------------------------------------------------------
+
+// Scores of more pairs than are scored at a time, on both.
+static void compare_scores(struct scene *s)
+{
+    enum { N = 16500, ROWS = 40 };
+    struct fixture_rng r = {.seed = 4};
+    float *x = fixture_alloc(ROWS * CLASSES * sizeof *x), *scores = fixture_alloc(N * sizeof *x);
+    uint32_t *ids = fixture_alloc(2 * N * sizeof *ids);
+    for (uint32_t i = 0; i < ROWS * CLASSES; i++)
+        x[i] = fixture_float(&r, 1);
+    for (uint32_t i = 0; i < 2 * N; i++)
+        ids[i] = fixture_word(&r) % ROWS;
+    float *far_x = gpu_put(gpu, x, ROWS * CLASSES * sizeof *x);
+    float *far_scores = gpu_put(gpu, scores, N * sizeof *x);
+    uint32_t *far_ids = gpu_put(gpu, ids, 2 * N * sizeof *ids);
+    struct sl_loss_result want, found;
+    assert_ok(sl_model_score(&s->cpu, s->params, x, ROWS, ids, N, scores, &want, N / 3));
+    assert_ok(sl_model_score(&s->far, s->far_params, far_x, ROWS, far_ids, N, far_scores, &found,
+                             N / 3));
+    float *rows = gpu_get(gpu, far_scores, N * sizeof *x);
+    assert_close("scores", rows, scores, N);
+    ck_assert_double_eq_tol(found.loss, want.loss, 1e-5 * want.loss);
+    ck_assert_uint_eq(found.counted, N);
+    gpu_free(gpu, far_x, ROWS * CLASSES * sizeof *x);
+    gpu_free(gpu, far_scores, N * sizeof *x);
+    gpu_free(gpu, far_ids, 2 * N * sizeof *ids);
+    free(rows);
+    free(x);
+    free(scores);
+    free(ids);
+}
+
+LOOP_TEST(links_are_those_of_cpu_cores, SL_DECODER_DOT, SL_DECODER_MLP + 1)
+{
+    open_gpu();
+    for (int v = 0; v < 4; v++) { // each loss, each combination
+        struct sl_config c = config_of(SL_MODEL_GRAPHSAGE, v);
+        fixture_link(&c, CLASSES, (enum sl_decoder_kind)_i, (enum sl_combine_kind)(v % 3),
+                     (enum sl_pair_loss_kind)(v % 4));
+        struct scene s;
+        scene_init(&s, &c, false);
+        struct sl_block *b =
+            fixture_pair(some_block(&s, c.model.layers, SEEDS), 7, c.task.per_positive, 3);
+        compare_step(&s, b, true);
+        compare_step(&s, b, false);
+        compare_step(&s, b, true);
+        if (v == 0)
+            compare_scores(&s);
+        free(b);
+        scene_fini(&s);
+    }
 }
 
 // ---- features of f16 ----------------------------------------------------------------------------

@@ -43,6 +43,8 @@ static inline void scene_init(struct scene *s, const struct sl_config *c, bool c
     *s = (struct scene){.g = fixture_graph(NODES, FEATURES, CLASSES, 17)};
     fixture_add_loops(&s->g);
     s->objective = (struct sl_objective){.task = SL_TASK_MULTICLASS, .n_outputs = CLASSES};
+    if (sl_config_is_links(c))
+        assert_ok(sl_objective_init(&s->objective, c, &s->g.ds));
     if (class_weights) {
         s->objective.class_weight = fixture_alloc(CLASSES * sizeof(float));
         for (uint32_t k = 0; k < CLASSES; k++)
@@ -111,10 +113,12 @@ static inline struct sl_block *some_block(struct scene *s, uint32_t layers, uint
     return fixture_block(&s->g.ds, seeds, n_seeds, layers, FANOUT, 2, n_seeds);
 }
 
-// A step and an evaluation on the GPU: gradient (n_params), then outputs (n_seeds, CLASSES).
+// A step and an evaluation on the GPU: gradient (n_params), then outputs (n_seeds, CLASSES), or the
+// scores of pairs.
 static inline float *step_on(struct scene *s, struct sl_block *b, const void *x, size_t x_bytes)
 {
-    const size_t n_params = s->far.n_params, n_outputs = (size_t)b->n_seeds * CLASSES;
+    const bool pairs = b->flags & SL_BLOCK_HAS_PAIRS;
+    const size_t n_params = s->far.n_params, n_outputs = pairs ? b->n_pairs : b->n_seeds * CLASSES;
     float *all = fixture_alloc((n_params + n_outputs) * sizeof *all);
     char *base = gpu_put(gpu, b, b->bytes);
     const struct sl_block_view there = {.header = b, .base = base};

@@ -334,6 +334,50 @@ static inline struct sl_block *fixture_weigh(struct sl_block *b, uint32_t most, 
     return b;
 }
 
+/*
+ * The block with that many positives and negatives of each, of seeds that need not differ, in the
+ * place of its labels; takes the old one. The first seed is in a pair with itself, and the source
+ * of every third positive; one positive and some negatives are not there.
+ */
+static inline struct sl_block *fixture_pair(struct sl_block *b, uint32_t n_positive,
+                                            uint32_t per_positive, uint64_t seed)
+{
+    struct fixture_rng r = {.seed = seed};
+    const uint32_t n = n_positive * (1 + per_positive);
+    uint32_t *ids = fixture_alloc((uint64_t)n * SL_PAIR_BYTES);
+    float *weight = (float *)(void *)(ids + 2ull * n), *shift = weight + n;
+    for (uint32_t p = 0; p < n; p++) {
+        const bool positive = p < n_positive;
+        const uint32_t of = positive ? p : (p - n_positive) / per_positive;
+        ids[2 * p] = positive ? (p % 3 ? fixture_word(&r) % b->n_seeds : 0) : ids[2 * of];
+        ids[2 * p + 1] = p == 0 ? 0 : fixture_word(&r) % b->n_seeds;
+        weight[p] = positive ? (p == 4 ? 0 : 0.5f + (float)(p % 3)) : (float)(p % 5 != 2);
+        shift[p] = fixture_float(&r, 1);
+    }
+    uint64_t offset;
+    b = fixture_append(b, ids, (uint64_t)n * SL_PAIR_BYTES, &offset);
+    b->label_offset = offset;
+    b->n_targets = per_positive;
+    b->n_pairs = n;
+    b->flags |= SL_BLOCK_HAS_PAIRS;
+    free(ids);
+    return b;
+}
+
+// Makes the job one of links.
+static inline void fixture_link(struct sl_config *c, uint32_t dim, enum sl_decoder_kind decoder,
+                                enum sl_combine_kind combine, enum sl_pair_loss_kind loss)
+{
+    c->task.kind = SL_JOB_LINKS;
+    c->task.dim = dim;
+    c->task.decoder = decoder;
+    c->task.combine = combine;
+    c->task.hidden = 5;
+    c->task.loss = loss;
+    c->task.margin = 0.8;
+    c->task.per_positive = 2;
+}
+
 // Features of f16 in place of the graph's, each a number of its own; to be freed.
 static inline void *fixture_halve(struct fixture_graph *g, uint32_t dim)
 {

@@ -11,6 +11,7 @@
 #include "common/arena/arena.h"
 #include "common/arena/param_store.h"
 #include "common/arena/seat.h"
+#include "trainer/infer/score.h"
 
 // Of all rows: where fewer are needed a GPU gathers what it reads before it copies everything.
 enum { FEW_DIVISOR = 8 };
@@ -387,17 +388,25 @@ static int leave_needed(struct sl_model *model, const struct sl_dataset *ds,
     return SL_OK;
 }
 
+// Floats a row of a layer's result.
+static uint32_t width_of(const struct sl_model *model, uint32_t layer)
+{
+    return layer + 1 == model->n_layers ? model->n_outputs : model->layer[layer].d_out;
+}
+
 // Refuses a phase that does not fit the model or the arena before anything is written.
 static int check_phase(const struct sl_model *model, const struct sl_arena *a,
                        const struct sl_dataset *ds, const struct sl_phase_spec *spec)
 {
-    if (spec->layer >= model->n_layers || !spec->last_layer != (spec->layer + 1 < model->n_layers))
+    const bool links = model->links != NULL;
+    const uint32_t steps = model->n_layers + links;
+    if (spec->layer >= steps || !spec->last_layer != (spec->layer + 1 < steps))
         return sl_fail(SL_EPROTO, "a phase of inference over layer %u%s of a model with %u",
                        spec->layer, spec->last_layer ? ", the last," : "", model->n_layers);
     const struct sl_arena_spec *room = &a->h->spec;
-    uint32_t width = SL_MAX(spec->layer > 0 ? model->layer[spec->layer].d_in : 0,
-                            spec->last_layer ? 0 : model->layer[spec->layer].d_out);
-    uint32_t banks = SL_MIN(model->n_layers - 1, 2u);
+    uint32_t width = SL_MAX(spec->layer > 0 ? width_of(model, spec->layer - 1) : 0,
+                            spec->last_layer ? 0 : width_of(model, spec->layer));
+    uint32_t banks = SL_MIN(steps - 1, 2u);
     if (width &&
         (room->act_width < width || room->act_rows < ds->n_nodes || room->act_banks < banks))
         return sl_fail(SL_EPROTO,
@@ -434,6 +443,47 @@ static int predictions_of(const struct sl_arena *a, const struct sl_dataset *ds,
     return SL_OK;
 }
 
+// ---- pairs --------------------------------------------------------------------------------------
+
+static int score_pairs(struct sl_model *model, const float *params, const struct sl_dataset *ds,
+                       struct sl_arena *a, const struct sl_lease *lease,
+                       struct sl_loss_result *result)
+{
+    const struct sl_phase_spec *spec = &lease->phase->spec;
+    const enum sl_split split = spec->set == SL_SET_VAL ? SL_SPLIT_VAL : SL_SPLIT_TEST;
+    struct sl_infer_range range = {0};
+    uint32_t *scores;
+    range.first = sl_phase_range(lease->phase, lease->cell, &range.n);
+    if (range.first + range.n > ds->split[split].n)
+        return sl_fail(SL_EPROTO, "a phase of pairs up to %llu: the data set has %llu",
+                       (unsigned long long)(range.first + range.n),
+                       (unsigned long long)ds->split[split].n);
+    SL_TRY(predictions_of(a, ds, spec, &range, &scores));
+    const struct sl_link_items *items = &model->links->split[split];
+    uint32_t pairs[2 * SL_SCORE_PAIRS];
+    for (uint32_t at = 0; at < range.n; at += SL_SCORE_PAIRS) {
+        if (model->pulse && sl_heartbeat_stopping(model->pulse))
+            return sl_fail(SL_EABORTED, "the job stops");
+        const uint64_t first = range.first + at;
+        const uint64_t positives = items->n_positive - SL_MIN(first, items->n_positive);
+        const uint32_t n = SL_MIN(range.n - at, (uint32_t)SL_SCORE_PAIRS);
+        for (uint32_t i = 0; i < n; i++)
+            sl_link_items_pair(items, first + i, pairs + 2 * (size_t)i);
+        const struct sl_score_args args = {
+            .params = params,
+            .embeddings = sl_arena_acts(a, spec->layer - 1),
+            .n_rows = ds->n_nodes,
+            .pairs = pairs,
+            .n = n,
+            .n_positive = (uint32_t)SL_MIN(positives, (uint64_t)n),
+            .scores = (float *)(scores + at),
+            .result = result,
+        };
+        SL_TRY(sl_score_pairs(model, &args));
+    }
+    return SL_OK;
+}
+
 int sl_evaluate_infer(struct sl_model *model, const float *params, const struct sl_dataset *ds,
                       struct sl_arena *a, const struct sl_lease *lease,
                       struct sl_loss_result *result, uint64_t *edges)
@@ -441,11 +491,13 @@ int sl_evaluate_infer(struct sl_model *model, const float *params, const struct 
     const struct sl_phase_spec *spec = &lease->phase->spec;
     struct sl_infer_range range;
     memset(result, 0, sizeof *result);
+    *edges = 0;
     SL_TRY(check_phase(model, a, ds, spec));
+    if (spec->layer == model->n_layers)
+        return score_pairs(model, params, ds, a, lease, result);
     SL_TRY(range_of(ds, lease, &range));
     bool most;
     SL_TRY(leave_needed(model, ds, spec, &range, &most));
-    *edges = 0;
     for (uint32_t i = 0; i < range.n; i++)
         *edges += sl_dataset_degree(ds, sl_infer_vertex(&range, i));
     struct sl_infer_io io = {

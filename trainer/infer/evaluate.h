@@ -9,6 +9,9 @@
  * knowledge takes of the layers on the way is gathered in a third bank (jumping.h). In a job the
  * banks are the arena's; sl_evaluate_layer() takes any memory.
  *
+ * Of a job of links the last layer, too, writes its rows to a bank, the embeddings; then ranges of
+ * pairs leave losses and, as predictions, scores.
+ *
  * A range may be computed twice, when its trainer died half way: it only writes what no range of
  * the same layer reads.
  *

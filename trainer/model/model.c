@@ -107,6 +107,11 @@ static int check_config(const struct sl_config *config, uint32_t feat_dim, uint3
     return SL_OK;
 }
 
+static bool is_links(const struct sl_model *model)
+{
+    return model->objective->task == SL_TASK_LINK;
+}
+
 int sl_model_init(struct sl_model *model, const struct sl_config *config, uint32_t feat_dim,
                   const struct sl_objective *objective, const struct sl_device *device,
                   const struct sl_kernels *kernels)
@@ -124,6 +129,7 @@ int sl_model_init(struct sl_model *model, const struct sl_config *config, uint32
     model->n_outputs = objective->n_outputs;
     sl_mempool_init_on(&model->pool, &device->memory);
     sl_mempool_init(&model->notes);
+    sl_mempool_init_on(&model->scoring, &device->memory);
     model->env = (struct sl_layer_env){
         .kernels = kernels,
         .device = device,
@@ -144,6 +150,11 @@ int sl_model_init(struct sl_model *model, const struct sl_config *config, uint32
         add_surround(model, l);
     uint32_t n = sl_jumping_describe(&model->jumping, &model->tensor[model->n_tensors]);
     place_tensors(model, n, SL_TENSOR_NO_LAYER, model->jumping.offset);
+    if (is_links(model)) {
+        model->decoder = sl_decoder_of(config);
+        n = sl_decoder_describe(&model->decoder, &model->tensor[model->n_tensors]);
+        place_tensors(model, n, SL_TENSOR_NO_LAYER, model->decoder.offset);
+    }
     sl_rounded_weights_init(&model->rounded, device, kernels, model->env.precision, model->tensor,
                             model->n_tensors);
     model->env.rounded = &model->rounded;
@@ -162,6 +173,7 @@ void sl_model_fini(struct sl_model *model)
     sl_objective_unplace(&model->placed, model->env.device);
     sl_mempool_fini(&model->pool);
     sl_mempool_fini(&model->notes);
+    sl_mempool_fini(&model->scoring);
 }
 
 uint32_t sl_model_infer_width(const struct sl_model *model)
@@ -169,6 +181,8 @@ uint32_t sl_model_infer_width(const struct sl_model *model)
     uint32_t width = 0;
     for (uint32_t l = 0; l + 1 < model->n_layers; l++)
         width = SL_MAX(width, model->layer[l].d_out);
+    if (model->objective->task == SL_TASK_LINK)
+        width = SL_MAX(width, model->n_outputs);
     return width;
 }
 
@@ -206,9 +220,12 @@ int sl_model_prepare_inference(struct sl_model *model, const struct sl_config *c
 
 struct sl_block_shape sl_model_block_shape(const struct sl_model *model)
 {
-    const bool classes = model->objective->task == SL_TASK_MULTICLASS;
+    const struct sl_objective *o = model->objective;
     return (struct sl_block_shape){.n_hops = model->n_layers,
-                                   .n_targets = classes ? 0 : model->n_outputs};
+                                   .n_targets = is_links(model)                 ? o->per_positive
+                                                : o->task == SL_TASK_MULTICLASS ? 0
+                                                                                : o->n_outputs,
+                                   .has_pairs = is_links(model)};
 }
 
 static int check_abort(const struct sl_model *model)
@@ -293,8 +310,10 @@ int sl_model_forward(struct sl_model *model, const float *params, struct sl_bloc
 {
     sl_mempool_reset(&model->pool);
     sl_mempool_reset(&model->notes);
-    if (training) // the device's memory is for batches now
+    if (training) { // the device's memory is for batches now
         sl_resident_release(&model->resident);
+        sl_mempool_fini(&model->scoring);
+    }
     if (training && model->input_dropout > 0) {
         const struct sl_dropout input = {.rate = model->input_dropout,
                                          .seed = model->seed,
@@ -320,9 +339,10 @@ static float *gradient_of_output(const struct sl_model *model, uint32_t l)
     return sl_layer_floats(&model->env, model->around_tape[l].rows * model->layer[l].d_out);
 }
 
-int sl_model_backward(struct sl_model *model, const float *params, float *doutputs, float *gradient)
+// gradient += that of the layers.
+static int backward_layers(struct sl_model *model, const float *params, float *doutputs,
+                           float *gradient)
 {
-    SL_TRY(model->env.device->fill(gradient, 0, model->n_params * sizeof *gradient));
     bool jumps = model->jumping.kind != SL_JUMPING_NONE;
     float *dy = jumps ? gradient_of_output(model, model->n_layers - 1) : doutputs;
     if (!dy)
@@ -351,6 +371,46 @@ int sl_model_backward(struct sl_model *model, const float *params, float *doutpu
     return SL_OK;
 }
 
+static int clear_gradient(const struct sl_model *model, float *gradient)
+{
+    return model->env.device->fill(gradient, 0, model->n_params * sizeof *gradient);
+}
+
+int sl_model_backward(struct sl_model *model, const float *params, float *doutputs, float *gradient)
+{
+    SL_TRY(clear_gradient(model, gradient));
+    return backward_layers(model, params, doutputs, gradient);
+}
+
+// The scores (n, in the pool) of a block's pairs.
+static int decode(struct sl_model *model, const float *params, struct sl_block_view block,
+                  const float *outputs, struct sl_decoder_tape *tape, float **scores)
+{
+    const struct sl_pairs pairs = sl_view_pairs(block);
+    const struct sl_decoder_pairs of = {
+        .x = outputs, .rows = block.header->n_seeds, .ids = pairs.ids, .n = pairs.n};
+    *scores = sl_layer_floats(&model->env, pairs.n);
+    return *scores ? sl_decoder_forward(&model->env, &model->decoder, params, &of, *scores, tape)
+                   : SL_ENOMEM;
+}
+
+// Scores of the outputs and their loss; doutputs is assigned, the decoder's gradient added.
+static int train_pairs(struct sl_model *model, const float *params, struct sl_block_view block,
+                       const float *outputs, float *doutputs, float *gradient,
+                       struct sl_loss_result *result)
+{
+    const struct sl_pairs pairs = sl_view_pairs(block);
+    struct sl_decoder_tape tape;
+    float *scores, *dscores = sl_layer_floats(&model->env, pairs.n);
+    if (!dscores)
+        return SL_ENOMEM;
+    SL_TRY(decode(model, params, block, outputs, &tape, &scores));
+    SL_TRY(sl_objective_pair_loss(model->objective, model->env.kernels, &pairs, scores, dscores,
+                                  result));
+    return sl_decoder_backward(&model->env, &model->decoder, params, &tape, dscores, gradient,
+                               doutputs);
+}
+
 static int loss_of(struct sl_model *model, struct sl_block_view block, const float *outputs,
                    float *doutputs, struct sl_loss_result *result)
 {
@@ -367,8 +427,11 @@ int sl_model_train(struct sl_model *model, const float *params, struct sl_block_
         sl_layer_floats(&model->env, (uint64_t)block.header->n_seeds * model->n_outputs);
     if (!doutputs)
         return SL_ENOMEM;
-    SL_TRY(loss_of(model, block, outputs, doutputs, result));
-    return sl_model_backward(model, params, doutputs, gradient);
+    SL_TRY(clear_gradient(model, gradient));
+    SL_TRY(is_links(model)
+               ? train_pairs(model, params, block, outputs, doutputs, gradient, result)
+               : loss_of(model, block, outputs, doutputs, result));
+    return backward_layers(model, params, doutputs, gradient);
 }
 
 int sl_model_evaluate(struct sl_model *model, const float *params, struct sl_block_view block,
@@ -376,7 +439,30 @@ int sl_model_evaluate(struct sl_model *model, const float *params, struct sl_blo
 {
     float *y;
     SL_TRY(sl_model_forward(model, params, block, x, false, &y));
+    if (is_links(model)) {
+        const struct sl_pairs pairs = sl_view_pairs(block);
+        struct sl_decoder_tape tape;
+        float *scores;
+        SL_TRY(decode(model, params, block, y, &tape, &scores));
+        if (outputs)
+            *outputs = scores;
+        return sl_objective_pair_loss(model->objective, model->env.kernels, &pairs, scores, NULL,
+                                      result);
+    }
     if (outputs)
         *outputs = y;
     return loss_of(model, block, y, NULL, result);
+}
+
+int sl_model_score(struct sl_model *model, const float *params, const float *embeddings,
+                   uint64_t rows, const uint32_t *pairs, uint64_t n, float *scores,
+                   struct sl_loss_result *result, uint64_t n_positive)
+{
+    struct sl_layer_env env = model->env;
+    env.pool = &model->scoring;
+    const struct sl_decoder_pairs of = {.x = embeddings, .rows = rows, .ids = pairs, .n = n};
+    SL_TRY(sl_decoder_score(&env, &model->decoder, params, &of, scores));
+    const struct sl_pair_loss_args args = {
+        .loss = SL_LOSS_PAIR_BCE, .n = n, .n_positive = n_positive, .score = scores};
+    return result ? env.kernels->pair_loss(&args, result) : SL_OK;
 }

@@ -6,7 +6,9 @@
  * (layer_tail.h), and where the job asks for it jumping knowledge and a linear layer behind it
  * (jumping.h). Without jumping knowledge the last layer maps to the outputs and nothing but its
  * bias follows; with it every layer maps to the hidden width and is surrounded alike. Tensors lie
- * in the order of the state_dict: those of all layers, of all norms, of the linear layer.
+ * in the order of the state_dict: those of all layers, of all norms, of the linear layer. In a job
+ * of links the outputs are embeddings, and a decoder with tensors behind all others makes scores of
+ * pairs of them (decoder.h).
  *
  * A model owns no parameters: they are the flat vector of a version in the parameter store, and the
  * gradient is a slot there. On a CPU device both are read and written where they lie, on a GPU they
@@ -33,7 +35,9 @@
 
 #include "common/arena/heartbeat.h"
 #include "common/arena/block.h"
+#include "common/data/link_items.h"
 #include "config/config.h"
+#include "trainer/model/decoder.h"
 #include "trainer/model/jumping.h"
 #include "trainer/model/source_row_cache.h"
 #include "trainer/model/layer.h"
@@ -46,7 +50,8 @@
 
 enum {
     SL_MODEL_MAX_TENSORS =
-        SL_CONFIG_MAX_LAYERS * (SL_LAYER_TENSORS + SL_NORM_TENSORS) + SL_JUMPING_TENSORS,
+        SL_CONFIG_MAX_LAYERS * (SL_LAYER_TENSORS + SL_NORM_TENSORS) + SL_JUMPING_TENSORS +
+        SL_DECODER_TENSORS,
     SL_MODEL_OWN_DROPOUT = 128,
 };
 
@@ -55,6 +60,7 @@ struct sl_model {
     struct sl_layer layer[SL_CONFIG_MAX_LAYERS];
     struct sl_layer_tail around[SL_CONFIG_MAX_LAYERS];
     struct sl_jumping jumping;
+    struct sl_decoder decoder; // of links
     uint32_t n_outputs;
     uint32_t n_tensors;
     struct sl_tensor tensor[SL_MODEL_MAX_TENSORS]; // order of the file
@@ -72,10 +78,12 @@ struct sl_model {
     const struct sl_self_loops *self_loops; // of the graph; NULL: it has none
     struct sl_neighbours *neighbours;       // by random walks (neighbours.h); NULL: all neighbours
     const struct sl_heartbeat *pulse;       // asked between layers whether to leave; NULL for none
+    const struct sl_link_sets *links;       // the pairs of a job of links
     struct sl_row_source *features; // where they come from; NULL: from where they are mapped
 
     struct sl_mempool pool;                     // device memory
     struct sl_mempool notes;                    // the process's own; reset together
+    struct sl_mempool scoring;                  // device memory of sl_model_score()
     struct sl_resident resident;                // of inference
     struct sl_source_row_cache kept, kept_sums; // likewise
     // Of a job's evaluations: those of its epochs and the final test want other rows. Each is found
@@ -97,8 +105,8 @@ int sl_model_init(struct sl_model *model, const struct sl_config *config, uint32
                   const struct sl_kernels *kernels);
 void sl_model_fini(struct sl_model *model); // safe on a zeroed struct
 
-// Floats a row of the widest activation that layer-wise inference keeps of all vertices; 0 for a
-// model of one layer.
+// Floats a row of the widest activation that layer-wise inference keeps of all vertices: outputs
+// only of links; 0 where it keeps none.
 uint32_t sl_model_infer_width(const struct sl_model *model);
 
 // True when degrees are counted without the graph's own self-loops: inference then needs
@@ -142,14 +150,24 @@ int sl_model_forward(struct sl_model *model, const float *params, struct sl_bloc
 int sl_model_backward(struct sl_model *model, const float *params, float *doutputs,
                       float *gradient);
 
-// Forward, loss and backward: gradient (n_params, assigned) of the summed loss. On a GPU both are
+// Forward, loss (of a block with pairs that of their scores) and backward: gradient (n_params, assigned) of the summed loss. On a GPU both are
 // there after the next sync() (device.h): a *result in pinned memory is not waited for.
 int sl_model_train(struct sl_model *model, const float *params, struct sl_block_view block, void *x,
                    float *gradient, struct sl_loss_result *result);
 
 // Forward outside training, and loss. *outputs (n_seeds, n_outputs) as of sl_model_forward(); NULL
-// where they are not wanted.
+// where they are not wanted. Of a block with pairs they are the scores (n_pairs).
 int sl_model_evaluate(struct sl_model *model, const float *params, struct sl_block_view block,
                       void *x, struct sl_loss_result *result, const float **outputs);
+
+/*
+ * Of a job of links: scores (n) of pairs (n, 2) of rows of embeddings (rows, n_outputs), all in the
+ * device's memory. *result (NULL: not wanted): the sigmoid cross-entropy of the first n_positive of
+ * them against the others, whatever the job's loss is. The pool of a batch stays as it is; memory
+ * is bounded by rows, not by n.
+ */
+int sl_model_score(struct sl_model *model, const float *params, const float *embeddings,
+                   uint64_t rows, const uint32_t *pairs, uint64_t n, float *scores,
+                   struct sl_loss_result *result, uint64_t n_positive);
 
 #endif

@@ -52,9 +52,23 @@ static int balance(struct sl_objective *o, const struct sl_dataset *ds)
     return SL_OK;
 }
 
+_Static_assert((int)SL_PAIR_LOSS_BCE == (int)SL_LOSS_PAIR_BCE &&
+                   (int)SL_PAIR_LOSS_MARGIN == (int)SL_LOSS_PAIR_MARGIN &&
+                   (int)SL_PAIR_LOSS_BPR == (int)SL_LOSS_PAIR_BPR &&
+                   (int)SL_PAIR_LOSS_SOFTMAX == (int)SL_LOSS_PAIR_SOFTMAX,
+               "config.h and kernels.h disagree");
+
 int sl_objective_init(struct sl_objective *o, const struct sl_config *config,
                       const struct sl_dataset *dataset)
 {
+    if (sl_config_is_links(config)) {
+        *o = (struct sl_objective){.task = SL_TASK_LINK,
+                                   .n_outputs = config->task.dim,
+                                   .pair_loss = (enum sl_pair_loss)config->task.loss,
+                                   .margin = (float)config->task.margin,
+                                   .per_positive = config->task.per_positive};
+        return SL_OK;
+    }
     // A data set that names no task and has no labels can be predicted for: then it is classes.
     *o = (struct sl_objective){.task = dataset->task ? dataset->task : SL_TASK_MULTICLASS,
                                .n_outputs = dataset->n_classes};
@@ -121,6 +135,22 @@ int sl_objective_loss(const struct sl_objective *o, const struct sl_kernels *ker
         return kernels->softmax_xent(outputs, targets, rows, o->n_outputs, o->class_weight,
                                      gradient, out);
     }
+}
+
+int sl_objective_pair_loss(const struct sl_objective *o, const struct sl_kernels *kernels,
+                           const struct sl_pairs *pairs, const float *scores, float *gradient,
+                           struct sl_loss_result *out)
+{
+    const struct sl_pair_loss_args args = {.loss = o->pair_loss,
+                                           .n = pairs->n,
+                                           .n_positive = pairs->n_positive,
+                                           .per_positive = pairs->per_positive,
+                                           .margin = o->margin,
+                                           .score = scores,
+                                           .weight = pairs->weight,
+                                           .shift = pairs->shift,
+                                           .dscore = gradient};
+    return kernels->pair_loss(&args, out);
 }
 
 int sl_objective_loss_of(const struct sl_objective *o, const struct sl_layer_env *env,

@@ -5,6 +5,7 @@
  *                                                             difference of the logits)
  *   multilabel   sigmoid cross-entropy, weights of positives  leaves the logits
  *   regression   squared error                                leaves the outputs
+ *   link         of the scores of pairs (kernels.h, pair_loss); the model's outputs are embeddings
  *
  * Losses are summed; result->weight is what the sum, and its gradient, are divided by.
  */
@@ -23,6 +24,10 @@ struct sl_objective {
     enum sl_task task;
     uint32_t n_outputs;  // of the model
     float *class_weight; // (n_outputs), owned; NULL: 1
+    // Of links:
+    enum sl_pair_loss pair_loss;
+    float margin;
+    uint32_t per_positive;
 };
 
 // "balanced" goes over the training vertices' labels once. SL_EINVAL for a list of another length,
@@ -43,7 +48,13 @@ int sl_objective_loss(const struct sl_objective *o, const struct sl_kernels *ker
                       const void *targets, uint64_t rows, const float *outputs, float *gradient,
                       struct sl_loss_result *out);
 
-// The same for vertices of the data set, whose targets are gathered in the notes and uploaded. ids
+// The loss of links: of the scores (pairs->n) less their shifts. gradient (pairs->n) or
+// NULL. All arrays are of the kernels' memory.
+int sl_objective_pair_loss(const struct sl_objective *o, const struct sl_kernels *kernels,
+                           const struct sl_pairs *pairs, const float *scores, float *gradient,
+                           struct sl_loss_result *out);
+
+// sl_objective_loss() for vertices of the data set, whose targets are gathered in the notes and uploaded. ids
 // are the processor's.
 int sl_objective_loss_of(const struct sl_objective *o, const struct sl_layer_env *env,
                          const struct sl_dataset *dataset, const uint32_t *ids, uint64_t rows,

@@ -1,0 +1,176 @@
+"""Jobs of links: what they learn, that it does not depend on who works, and scores of pairs."""
+
+import csv
+import os
+import shutil
+
+import numpy as np
+
+from harness import cases, planted, read_json, small_job, whole, write_dataset
+from test_bad_input import refused
+
+
+def links(box, name="links", **options):
+    """A graph whose edges join vertices of a class, with 5 % and 10 % of its pairs held out."""
+    def make(folder):
+        os.makedirs(folder)
+        write_dataset(folder + "/whole", planted(n=900, noise=1.0))
+        more = [word for key, value in options.items() for word in (f"--{key}", str(value))]
+        box.sluice("split-edges", folder + "/whole", "--out", folder + "/data", "-q", *more).ok()
+
+    return box.shared_folder(name, make) + "/data"
+
+
+def job(box, /, **changes):
+    changes = {"task": {"kind": "link"}, "model.dropout": 0.0, "epochs": 2, **changes}
+    return small_job(links(box), **{"sampler.batch_size": 256, **changes})
+
+
+def trained(box, label, **changes):
+    result, report = box.run(job(box, output=f"runs/{label}", **changes), name=label)
+    result.ok()
+    return report
+
+
+MEASURES = ("hits", "mrr", "roc_auc", "average_precision", "loss")
+
+
+def fingerprint(report):
+    assert report["status"] == "done", report["status"]
+    batches, epochs = report["batches"], report["epochs"]
+    assert batches["trained"] == batches["scheduled"], batches
+    return (
+        report["params_sha256"],
+        report["samples_digest"],
+        [e["loss"] for e in epochs],
+        [[e[f"val_{m}"] for m in MEASURES] for e in epochs],
+        [report[f"test_{m}"] for m in MEASURES],
+    )
+
+
+WAYS = {
+    "plain": {},
+    "batch": {"task.negatives": "batch", "task.loss": "softmax", "task.per_positive": 5},
+    "degree": {"task.negatives": "degree", "task.per_positive": 3, "task.loss": "bpr",
+               "model.kind": "gcn"},
+    "walks": {"task.loss": "margin", "task.decoder": "cosine", "sampler.kind": "walk",
+              "model.kind": "pinsage"},
+    "labor": {"task.decoder": "mlp", "task.combine": "concat", "sampler.kind": "labor",
+              "model.kind": "gat", "model.heads": 2, "model.jumping": "cat"},
+    "new": {"task.decoder": "bilinear", "task.strict": "all", "task.exclude": "self",
+            "sampler.expand": "new"},
+    "kept": {"task.decoder": "distmult", "task.exclude": "none", "model.norm": "batch",
+             "cache.policy": "presc"},
+}
+
+
+def same_bits(box, way):
+    found = {}
+    for samplers, trainers in ((1, 1), (2, 2)):
+        split = {"samplers": samplers, "trainers": trainers}
+        changes = {"updates.batches_per_update": 4, "allocation": split, **WAYS[way]}
+        found[samplers, trainers] = fingerprint(trained(box, f"s{samplers}", **changes))
+    assert found[1, 1] == found[2, 2], found
+
+
+@cases("plain", "batch")
+def test_same_bits_for_every_split(box, way):
+    same_bits(box, way)
+
+
+@whole
+@cases("degree", "walks", "labor", "new", "kept")
+def test_same_bits_of_other_ways(box, way):
+    same_bits(box, way)
+
+
+def auc(positive, negative):
+    order = np.sort(negative)
+    below = np.searchsorted(order, positive, "left") + np.searchsorted(order, positive, "right")
+    return below.mean() / 2 / len(negative)
+
+
+def test_learns_and_predicts(box):
+    report = trained(box, "job", epochs=20)
+    assert report["test_roc_auc"] > 0.75, report["test_roc_auc"]
+    data = links(box)
+    test = np.load(data + "/test_edges.npy")
+    rng = np.random.default_rng(1)
+    others = rng.integers(0, 900, (len(test) * 5, 2))
+    pairs = np.concatenate([test, others]).astype(np.int64)
+    np.save(box.path("pairs.npy"), pairs)
+    for out in ("scores.npy", "scores.csv"):
+        box.sluice("predict", "runs/job", "--pairs", "pairs.npy", "--out", out).ok()
+    scores = np.load(box.path("scores.npy"))
+    assert scores.dtype == np.float32 and scores.shape == (len(pairs),)
+    box.sluice("embed", "runs/job", "--out", "rows.npy").ok()
+    rows = np.load(box.path("rows.npy")).astype(np.float64)
+    exact = (rows[pairs[:, 0]] * rows[pairs[:, 1]]).sum(1)
+    assert np.abs(scores - exact).max() < 1e-4 * np.abs(exact).max()
+    assert abs(auc(scores[: len(test)], scores[len(test):]) - report["test_roc_auc"]) < 0.06
+    with open(box.path("scores.csv")) as file:
+        lines = list(csv.reader(file))
+    assert lines[0] == ["source", "target", "score"] and len(lines) == len(pairs) + 1
+    assert [int(word) for word in lines[1][:2]] == pairs[0].tolist()
+    assert np.float32(lines[-1][2]) == scores[-1]
+
+
+def test_negatives_of_the_data_set(box):
+    """Each positive is ranked among its own ones; what the report says follows from the scores."""
+    data = links(box)
+    folder = box.shared_folder("given", lambda folder: give_negatives(data, folder))
+    result, report = box.run(job(box, dataset=folder), name="job")
+    result.ok()
+    test, own = np.load(folder + "/test_edges.npy"), np.load(folder + "/test_neg_target.npy")
+    pairs = np.concatenate([test, np.stack([np.repeat(test[:, 0], own.shape[1]), own.ravel()], 1)])
+    np.save(box.path("pairs.npy"), pairs)
+    box.sluice("predict", "runs/job", "--pairs", "pairs.npy", "--out", "s.npy").ok()
+    scores = np.load(box.path("s.npy"))
+    positive, negative = scores[: len(test), None], scores[len(test):].reshape(own.shape)
+    above, ties = (negative > positive).sum(1), (negative == positive).sum(1)
+    rank = 1 + above + ties / 2
+    assert abs((1 / rank).mean() - report["test_mrr"]) < 0.02, (1 / rank).mean()
+    assert report["best_epoch"] is not None
+
+
+def give_negatives(data, out):
+    shutil.copytree(data, out)
+    rng = np.random.default_rng(3)
+    for split in ("val", "test"):
+        n = len(np.load(f"{out}/{split}_edges.npy"))
+        np.save(os.path.join(out, f"{split}_neg_target.npy"), rng.integers(0, 900, (n, 20)))
+
+
+def test_wrong_tasks(box):
+    for changes, words in (
+        ({"task.decoder": "dott"}, ("task.decoder", "dot")),
+        ({"task.margin": 0.5}, ("task.margin", "margin")),
+        ({"evaluate.fanout": [5, 5]}, ("evaluate.fanout", "full")),
+        ({"loss.class_weights": "balanced"}, ("loss.class_weights", "link")),
+        ({"evaluate.metric": "accuracy"}, ("evaluate.metric", "hits")),
+    ):
+        result, _ = box.run(job(box, **changes))
+        refused(box, result, *words)
+    result, _ = box.run(small_job(box.shared_dataset("small"), **{"evaluate.metric": "hits"}))
+    refused(box, result, "evaluate.metric", "hits")
+
+
+def test_pairs_that_are_none(box):
+    trained(box, "job", epochs=1)
+    for pairs, words in (
+        ([[0, 900]], ("pairs.npy", "900", "899")),
+        ([0, 1], ("pairs.npy", r"\(n, 2\)")),
+        ([[0.5, 1]], ("pairs.npy", "int32 or int64")),
+    ):
+        np.save(box.path("pairs.npy"), np.array(pairs))
+        box.sluice("predict", "runs/job", "--pairs", "pairs.npy", "--out", "s.npy").error(None, *words)
+    box.sluice("predict", "runs/job", "--out", "s.npy").error(None, "of links", "--pairs")
+    np.save(box.path("pairs.npy"), np.zeros((0, 2), np.int64))
+    box.sluice("predict", "runs/job", "--pairs", "pairs.npy", "--out", "s.npy").ok()
+    assert np.load(box.path("s.npy")).shape == (0,)
+
+
+def test_report_names(box):
+    trained(box, "job", epochs=1)
+    report = read_json(box.path("runs/job/report.json"))
+    assert not any("accuracy" in key or "f1" in key for key in report), sorted(report)
