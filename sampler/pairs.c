@@ -91,7 +91,6 @@ static bool may_be_pair(const struct sl_pair_maker *m, uint32_t source, uint32_t
 static void put_negative(struct sl_pair_maker *m, uint32_t q, uint32_t target, float weight)
 {
     const uint64_t pair = (uint64_t)m->pairs.n_positive + q;
-    m->ids[2 * pair] = source_of(m, q);
     m->ids[2 * pair + 1] = target;
     m->weight[pair] = weight;
 }
@@ -263,11 +262,15 @@ static void put_shifts(struct sl_pair_maker *m)
 // The ends become local ids.
 static int number_ends(struct sl_pair_maker *m)
 {
-    const uint64_t n = 2 * (uint64_t)m->pairs.n;
+    const uint32_t n = 2 * m->pairs.n, of_positives = 2 * m->pairs.n_positive;
     SL_TRY(sl_idmap_reset(m->map, SL_MAX(m->n_seeds, m->pairs.n)));
     m->n_seeds = 0;
-    for (uint64_t k = 0; k < n; k++)
-        SL_TRY(sl_idmap_insert(m->map, m->ids[k], m->seeds, &m->n_seeds, (uint32_t)n, &m->ids[k]));
+    for (uint32_t k = 0; k < of_positives; k++)
+        SL_TRY(sl_idmap_insert(m->map, m->ids[k], m->seeds, &m->n_seeds, n, &m->ids[k]));
+    for (uint32_t k = of_positives; k < n; k += 2) { // from the same sources
+        m->ids[k] = source_of(m, (k - of_positives) / 2);
+        SL_TRY(sl_idmap_insert(m->map, m->ids[k + 1], m->seeds, &m->n_seeds, n, &m->ids[k + 1]));
+    }
     return SL_OK;
 }
 

@@ -16,6 +16,8 @@
  *   GENERATE  purpose  low word             high word        -
  *   HOTNESS   -        vertex / 4           its high word    -
  *   INFER_SAMPLE       as SAMPLE            vertex           0
+ *   NEGATIVE  -        negative's number    batch in epoch   epoch     group: try (sampler/pairs.h)
+ *   EVAL_NEGATIVE      split                low word         high word group: try (link_items.h)
  *
  * A job samples in one way, and SAMPLE (like EVAL_SAMPLE and INFER_SAMPLE) says what the words mean
  * for it:

@@ -84,12 +84,14 @@ enum { SIDE_BY_SIDE = 32 }; // searches: their loads do not wait for one another
 static void find_targets(const struct sl_dataset *ds, const uint32_t *edges, uint32_t n,
                          uint32_t *targets)
 {
-    uint64_t low[SIDE_BY_SIDE] = {0};
-    for (uint64_t left = ds->n_nodes; left > 1; left -= left / 2)
-        for (uint32_t i = 0; i < n; i++)
-            low[i] += ds->indptr[low[i] + left / 2] <= edges[i] ? left / 2 : 0;
+    const uint64_t *low[SIDE_BY_SIDE];
     for (uint32_t i = 0; i < n; i++)
-        targets[i] = (uint32_t)low[i];
+        low[i] = ds->indptr;
+    for (uint64_t left = ds->n_nodes; left > 1; left -= left / 2)
+        for (uint32_t i = 0; i < n; i++) // no branch, which would be taken as often as not
+            low[i] += left / 2 & -(uint64_t)(low[i][left / 2] <= edges[i]);
+    for (uint32_t i = 0; i < n; i++)
+        targets[i] = (uint32_t)(low[i] - ds->indptr);
 }
 
 void sl_link_items_targets(const struct sl_link_items *items, const uint32_t *numbers, uint32_t n,
@@ -104,14 +106,21 @@ void sl_link_items_targets(const struct sl_link_items *items, const uint32_t *nu
 void sl_link_items_pairs(const struct sl_link_items *items, const uint32_t *numbers, uint32_t n,
                          uint32_t *pairs)
 {
+    const struct sl_dataset *ds = items->ds;
+    const bool is_listed = items->edges.ids;
+    const char *at = is_listed ? (const char *)items->edges.ids : (const char *)ds->indices;
+    const size_t each =
+        is_listed ? 2 * sizeof *items->edges.ids : sl_dtype_bytes(ds->indices_dtype);
     uint32_t targets[SIDE_BY_SIDE];
     for (uint32_t i = 0; i < n; i += SIDE_BY_SIDE) {
         const uint32_t some = SL_MIN(n - i, (uint32_t)SIDE_BY_SIDE);
+        for (uint32_t k = 0; k < some; k++)
+            __builtin_prefetch(at + each * numbers[i + k]);
         sl_link_items_targets(items, numbers + i, some, targets);
         for (uint32_t k = 0; k < some; k++) {
             const uint64_t number = numbers[i + k];
-            pairs[2 * (i + k)] = items->edges.ids ? items->edges.ids[2 * number]
-                                                  : sl_dataset_source(items->ds, number);
+            pairs[2 * (i + k)] =
+                is_listed ? items->edges.ids[2 * number] : sl_dataset_source(ds, number);
             pairs[2 * (i + k) + 1] = targets[k];
         }
     }

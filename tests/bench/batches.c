@@ -3,12 +3,14 @@
  *
  *   batches DATASET [--fanout 15,10,5] [--batch 1024] [--epochs 5] [--seed 7] [--threads N]
  *           [--order shuffled|proximity] [--sequences N] [--expand-new]
+ *           [--links uniform|degree|batch] [--per-positive N]
  *
  * What a sampler and the extracting half of a trainer do for a batch, without the queue between
  * them and with nothing to train: the order of the epoch, the sampler's drawer, the features of the
  * input nodes gathered from the store. Each thread does whole batches. Epochs of either kind take
  * turns; one more of each comes first and counts for nothing. scripts/bench compares the figures
- * with loaders of other systems on the same cores.
+ * with loaders of other systems on the same cores. With --links batches are of training edges and
+ * negatives of each, never edges of the graph; what making the pairs takes of the threads is said.
  *
  * Prints lines for people and, last, one JSON object.
  */
@@ -28,7 +30,11 @@ struct options {
     enum sl_order order;
     uint32_t sequences;
     uint32_t batch, epochs, threads;
+    uint32_t links; // of link_words
+    struct sl_config config;
 };
+
+static const char *const link_words[] = {"no", "uniform", "degree", "batch", NULL};
 
 // Input features of a thread's last batch.
 struct features {
@@ -38,7 +44,7 @@ struct features {
 
 struct epoch {
     double seconds;
-    uint64_t edges, inputs;
+    uint64_t edges, inputs, pairs_ns;
 };
 
 struct bench {
@@ -68,7 +74,7 @@ static struct epoch run_epoch(struct bench *b, uint32_t epoch, bool gathers)
     const struct options *o = b->o;
     const struct sl_dataset *ds = &b->topology.dataset;
     const struct sl_vertex_list *train = &ds->split[SL_SPLIT_TRAIN];
-    uint64_t edges = 0, inputs = 0, begin = sl_now_ns();
+    uint64_t edges = 0, inputs = 0, pairs_ns = 0, begin = sl_now_ns();
     sl_epoch_order_fill(&b->order, epoch, b->seeds);
 #pragma omp parallel for schedule(dynamic, 1) num_threads(o->threads) reduction(+ : edges, inputs)
     for (uint32_t i = 0; i < b->n_batches; i++) {
@@ -81,7 +87,12 @@ static struct epoch run_epoch(struct bench *b, uint32_t epoch, bool gathers)
         edges += lane->block->n_edges;
         inputs += lane->block->n_input;
     }
-    return (struct epoch){(double)(sl_now_ns() - begin) * 1e-9, edges, inputs};
+    const double seconds = (double)(sl_now_ns() - begin) * 1e-9;
+    for (uint32_t i = 0; i < o->threads; i++) {
+        pairs_ns += o->links ? b->lanes[i].pairs_ns : 0;
+        b->lanes[i].pairs_ns = 0;
+    }
+    return (struct epoch){seconds, edges, inputs, pairs_ns};
 }
 
 static void print_json(const struct options *o, const struct bench *b, const struct epoch *drawn,
@@ -105,14 +116,21 @@ static void run(const struct options *o)
     struct epoch *gathered = drawn + o->epochs;
     b->o = o;
     must_ok(sl_topology_open(&b->topology, o->path, NULL, false, -1, sl_kernels_cpu(), 0));
+    if (o->links)
+        must_ok(sl_config_choose_items(&o->config, &b->topology.dataset));
     sl_topology_expect_draws(&b->topology);
     const struct sl_vertex_list *train = &b->topology.dataset.split[SL_SPLIT_TRAIN];
     b->n_batches = (uint32_t)sl_div_up(train->n, o->batch);
     b->seeds = must(malloc(train->n * sizeof *b->seeds));
     lane_open_order(&b->order, o->order, o->sequences, &b->topology.dataset, o->plan.seed, o->batch,
                     1);
-    for (uint32_t i = 0; i < o->threads; i++)
-        must_ok(sl_drawer_init(&b->lanes[i].drawer, &b->topology, sl_kernels_cpu()));
+    for (uint32_t i = 0; i < o->threads; i++) {
+        struct lane *lane = &b->lanes[i];
+        must_ok(sl_drawer_init(&lane->drawer, &b->topology, sl_kernels_cpu()));
+        lane->is_of_pairs = o->links;
+        if (o->links)
+            must_ok(sl_pair_maker_init(&lane->pairs, &o->config, &b->topology.dataset));
+    }
     run_epoch(b, o->epochs, false);
     run_epoch(b, o->epochs, true);
     for (uint32_t e = 0; e < o->epochs; e++) {
@@ -121,6 +139,10 @@ static void run(const struct options *o)
         printf("epoch %" PRIu32 ": %" PRIu64 " edges, %" PRIu64
                " input nodes, drawn in %.3f s, drawn and gathered in %.3f s\n",
                e, drawn[e].edges, drawn[e].inputs, drawn[e].seconds, gathered[e].seconds);
+        if (o->links)
+            printf("         pairs made in %.3f s of the threads, %.1f %% of drawing\n",
+                   (double)drawn[e].pairs_ns * 1e-9,
+                   (double)drawn[e].pairs_ns * 1e-7 / (o->threads * drawn[e].seconds));
     }
     print_json(o, b, drawn, gathered);
     for (uint32_t i = 0; i < o->threads; i++) {
@@ -144,6 +166,8 @@ static const struct sl_option options[] = {
     ARGUMENT_CHOICE("order", options, order, sl_order_words),
     ARGUMENT_NUMBER("sequences", options, sequences, 0, 1000000),
     ARGUMENT_FLAG("expand-new", options, plan.expand_new),
+    ARGUMENT_CHOICE("links", options, links, link_words),
+    ARGUMENT_NUMBER("per-positive", options, config.task.per_positive, 1, 65536),
     {0},
 };
 // clang-format on
@@ -162,10 +186,14 @@ int main(int argc, char **argv)
         .fanout = "15,10,5",
         .batch = 1024,
         .epochs = 5,
+        .config.task = {.kind = SL_JOB_LINKS, .strict = SL_STRICT_GRAPH, .per_positive = 1},
         .threads = (uint32_t)SL_MIN(omp_get_num_procs(), (int)LANE_THREADS_MAX),
     };
     arguments_parse(&command, &o, argc, argv);
     lane_fanout(o.fanout, &o.plan);
+    o.config.seed = o.plan.seed;
+    o.config.task.negatives = (enum sl_negatives_kind)(o.links ? o.links - 1 : 0);
+    o.plan.pairs = o.links;
     run(&o);
     return 0;
 }

@@ -6,10 +6,12 @@
 #include <stdint.h>
 
 #include "common/base/bits.h"
+#include "common/base/clock.h"
 #include "common/base/memory.h"
 #include "common/data/order_kind.h"
 #include "kernels/kernels.h"
 #include "sampler/draw.h"
+#include "sampler/pairs.h"
 #include "tests/bench/bench.h"
 
 enum { LANE_THREADS_MAX = 64, LANE_BLOCK_BYTES = 1 << 20 };
@@ -18,6 +20,9 @@ struct lane {
     struct sl_drawer drawer;
     struct sl_block *block; // the last batch
     uint64_t capacity;
+    bool is_of_pairs; // its batches
+    struct sl_pair_maker pairs;
+    uint64_t pairs_ns; // that these took
 };
 
 // --fanout, a list of numbers.
@@ -50,6 +55,7 @@ static inline void lane_open_order(struct sl_epoch_order *order, enum sl_order k
                order->seconds);
 }
 
+// Of these seeds, or training pairs.
 static inline void lane_draw(struct lane *lane, const struct sl_draw_plan *plan, uint32_t epoch,
                              uint32_t batch, const uint32_t *seeds, uint32_t n_seeds)
 {
@@ -62,6 +68,10 @@ static inline void lane_draw(struct lane *lane, const struct sl_draw_plan *plan,
                                   .n_seeds = n_seeds,
                                   .block = lane->block,
                                   .capacity = lane->capacity};
+        const uint64_t t0 = sl_now_ns();
+        if (lane->is_of_pairs)
+            must_ok(sl_pair_maker_find_seeds(&lane->pairs, &job));
+        lane->pairs_ns += sl_now_ns() - t0;
         int rc = lane->block ? sl_drawer_draw(&lane->drawer, &job, &wanted) : SL_ERANGE;
         if (rc != SL_ERANGE) {
             must_ok(rc);
@@ -75,6 +85,7 @@ static inline void lane_draw(struct lane *lane, const struct sl_draw_plan *plan,
 
 static inline void lane_fini(struct lane *lane)
 {
+    sl_pair_maker_fini(&lane->pairs);
     sl_drawer_fini(&lane->drawer);
     sl_pages_free(lane->block, lane->capacity);
 }
