@@ -253,7 +253,7 @@ static int find_span(void *context, int thread)
                     most = SL_MAX(most, (uint64_t)p->times[e]);
                 }
     raise(&p->latest, most);
-    lower(&p->earliest, SL_MIN(least, most));
+    lower(&p->earliest, least);
     return SL_OK;
 }
 
@@ -492,6 +492,7 @@ static int choose(struct pass *p)
         p->times = (const uint32_t *)(const void *)p->ds.edge_weight;
         p->earliest = UINT64_MAX;
         SL_TRY(sl_vertex_blocks_run(&p->blocks, "times", find_span, p));
+        p->earliest = SL_MIN(p->earliest, p->latest); // of a graph of self-loops
     }
     if (p->run->keep_one) {
         p->own = calloc(p->ds.n_nodes + 1, sizeof *p->own);
