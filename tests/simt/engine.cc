@@ -98,6 +98,8 @@ timespec started;
 void fibre_main();
 
 #ifdef __x86_64__
+enum : size_t { COLOURS = 16, COLOUR_BYTES = 4096 / COLOURS };
+
 extern "C" void simt_switch(void **from, void *to);
 // Callee-saved registers go to the stack that is left, and come from the one that is entered.
 __asm__(".text\n"
@@ -119,8 +121,10 @@ void switch_context(context *from, context *to)
 void make_context(fibre *f)
 {
     // As simt_switch() left it: six registers, then the address to return to, with the stack as the
-    // ABI wants it at a function's first instruction.
-    void **top = reinterpret_cast<void **>(f->stack + STACK_BYTES);
+    // ABI wants it at a function's first instruction. Stacks begin at different places of their
+    // pages: at the same one they would push each other out of the processor's cache.
+    const size_t off = f->linear % COLOURS * COLOUR_BYTES;
+    void **top = reinterpret_cast<void **>(f->stack + STACK_BYTES - off);
     top[-2] = reinterpret_cast<void *>(fibre_main);
     for (int i = 3; i <= 8; i++)
         top[-i] = NULL;
