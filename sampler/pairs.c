@@ -255,7 +255,7 @@ static void put_shifts(struct sl_pair_maker *m)
         return;
     const double all = (double)m->items.n_positive;
     for (uint32_t k = 0; k < m->pairs.n; k++) // the target of a pair that is none may have no pairs
-        if (m->weight[k] > 0)
+        if (k < m->pairs.n_positive || m->weight[k] > 0)
             m->shift[k] = (float)log((double)pairs_to(m, m->ids[2 * (uint64_t)k + 1]) / all);
 }
 
@@ -306,8 +306,9 @@ int sl_pair_maker_make(struct sl_pair_maker *m, uint32_t epoch, uint32_t batch,
                                  .weight = m->weight,
                                  .shift = m->shift};
     sl_link_items_pairs(&m->items, items, n_items, m->ids);
+    const float *weight = m->items.edges.weight;
     for (uint32_t i = 0; i < n_items; i++)
-        m->weight[i] = 1;
+        m->weight[i] = weight ? weight[items[i]] : 1;
     draw_negatives(m, epoch, batch);
     put_shifts(m);
     return number_ends(m);

@@ -24,8 +24,9 @@
  * degree those that are the target of a training pair), or of the places but i. Where there is
  * none the pair does not count: its weight is 0 and its target u.
  *
- * The shift is 0; with batch, for positives as for negatives, the logarithm of the share of
- * training pairs that have the pair's target (Yi et al., RecSys 2019).
+ * Of a positive the weight is that of the training pair, of a negative that counts 1. The shift is
+ * 0; with batch, for positives as for negatives, the logarithm of the share of training pairs that
+ * have the pair's target (Yi et al., RecSys 2019).
  *
  * Seeds are in the order in which the pairs, positives first, name them.
  */

@@ -67,7 +67,7 @@ static void setup_links(void)
         listed[2 * i] = sl_dataset_source(ds, e);
         listed[2 * i + 1] = sl_link_items_target(ds, e);
     }
-    ds->edges[SL_SPLIT_TRAIN] = (struct sl_pair_list){SL_COUNT_OF(listed) / 2, listed};
+    ds->edges[SL_SPLIT_TRAIN] = (struct sl_pair_list){.n = SL_COUNT_OF(listed) / 2, .ids = listed};
     config.task.kind = SL_JOB_LINKS;
     config.task.negatives = SL_NEGATIVES_DEGREE;
     config.task.strict = SL_STRICT_ALL;

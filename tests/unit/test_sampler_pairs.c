@@ -15,6 +15,7 @@ static uint64_t indptr[NODES_MAX + 1];
 static int32_t indices[EDGES_MAX];
 static uint32_t target_of[EDGES_MAX];
 static uint32_t listed[SL_SPLIT_COUNT][2 * LISTED_MAX];
+static float edge_weight[LISTED_MAX];
 static uint32_t times[NODES_MAX][NODES_MAX]; // an edge from .. to .. is in the graph
 static struct sl_dataset ds;
 static struct sl_config config;
@@ -41,6 +42,10 @@ static void build(uint32_t n, bool list)
         }
     }
     indptr[n] = ds.n_edges;
+    if (list)
+        ds.edges[SL_SPLIT_TRAIN].weight = edge_weight;
+    for (uint32_t i = 0; i < LISTED_MAX; i++)
+        edge_weight[i] = (float)(i % 5) / 2;
     for (int s = 0; list && s < SL_SPLIT_COUNT; s++) {
         ds.edges[s].ids = listed[s];
         const uint64_t most = s == SL_SPLIT_TRAIN ? SL_MIN(ds.n_edges, (uint64_t)LISTED_MAX) : 40;
@@ -221,6 +226,8 @@ static void make_plain(struct plain *p, uint32_t epoch, uint32_t batch, const ui
     for (uint32_t k = 0; k < p->n; k++) {
         const bool none = k >= n_items && p->ends[2 * k] == p->ends[2 * k + 1];
         p->weight[k] = none ? 0 : 1;
+        if (k < n_items && ds.edges[SL_SPLIT_TRAIN].ids)
+            p->weight[k] = edge_weight[items[k]];
         p->n_none += none;
         if (config.task.negatives == SL_NEGATIVES_BATCH && !none)
             p->shift[k] = (float)log((double)pairs_to(p->ends[2 * k + 1]) / all);
