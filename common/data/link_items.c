@@ -40,13 +40,21 @@ static void given_negative(const struct sl_link_items *items, uint64_t i, uint32
     pair[1] = given->ids[own ? i : 2 * i + 1];
 }
 
-static uint32_t any_vertex(const struct sl_link_items *items, const uint32_t *words)
+struct sl_targets sl_link_targets(const struct sl_dataset *ds, uint32_t source)
+{
+    const uint32_t first = (uint32_t)ds->first_side, all = (uint32_t)ds->n_nodes;
+    if (first == 0 || first == all)
+        return (struct sl_targets){0, all};
+    return source < first ? (struct sl_targets){first, all - first} : (struct sl_targets){0, first};
+}
+
+static uint32_t any_of(struct sl_targets range, const uint32_t *words)
 {
     uint32_t v;
     // The second word where the first one is of the few that would make some vertices likelier.
-    if (!sl_rng_below(words[0], (uint32_t)items->ds->n_nodes, &v))
-        sl_rng_below(words[1], (uint32_t)items->ds->n_nodes, &v);
-    return v;
+    if (!sl_rng_below(words[0], range.n, &v))
+        sl_rng_below(words[1], range.n, &v);
+    return range.first + v;
 }
 
 static void draw_negative(const struct sl_link_items *items, uint64_t i, uint32_t pair[2])
@@ -55,8 +63,8 @@ static void draw_negative(const struct sl_link_items *items, uint64_t i, uint32_
         const uint32_t word0 = sl_rng_word0(SL_RNG_EVAL_NEGATIVE, items->split, try);
         const struct sl_rng_block r =
             sl_philox(items->seed, word0, (uint32_t)i, (uint32_t)(i >> 32), 0);
-        pair[0] = any_vertex(items, r.w);
-        pair[1] = any_vertex(items, r.w + 2);
+        pair[0] = any_of((struct sl_targets){0, (uint32_t)items->ds->n_nodes}, r.w);
+        pair[1] = any_of(sl_link_targets(items->ds, pair[0]), r.w + 2);
         if (pair[0] != pair[1] &&
             !(items->avoid && sl_edge_lookup_has(items->avoid, pair[0], pair[1])))
             return;

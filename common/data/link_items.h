@@ -6,10 +6,11 @@
  * Training pairs are train_edges.npy, or without it all edges of the graph by their place in
  * indices.npy.
  *
- * Negatives are those of the data set. Where it gives none they are drawn: number i is a function of (seed, split, i),
- * so that every process sees the same ones and nobody keeps them. Both ends are uniform, and
- * neither the same vertex nor, as task.strict says, an edge. After SL_LINK_TRIES pairs that are
- * edges the last one is taken: a graph so dense has hardly anything else.
+ * Negatives are those of the data set. Where it gives none they are drawn: number i is a function
+ * of (seed, split, i), so that every process sees the same ones and nobody keeps them. Both ends
+ * are uniform (in a graph of two sides one is of each), and neither the same vertex nor, as
+ * task.strict says, an edge. After SL_LINK_TRIES pairs that are edges the last one is taken: a
+ * graph so dense has hardly anything else.
  */
 #ifndef SL_DATA_LINK_ITEMS_H
 #define SL_DATA_LINK_ITEMS_H
@@ -22,10 +23,16 @@
 
 enum { SL_LINK_TRIES = 128 };
 
+// Vertices that a negative's target may be: in a graph of two sides those of the other side.
+struct sl_targets {
+    uint32_t first, n;
+};
+struct sl_targets sl_link_targets(const struct sl_dataset *ds, uint32_t source);
+
 struct sl_link_items {
     const struct sl_dataset *ds;
     struct sl_pair_list edges;
-    struct sl_negatives given; // ids NULL: they are drawn
+    struct sl_negatives given;       // ids NULL: they are drawn
     uint64_t n_positive, n_negative; // items: positives, then negatives
     // Negatives of each positive, in its order; 0: all positives have the same ones.
     uint32_t per_positive;
