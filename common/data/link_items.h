@@ -25,7 +25,7 @@ enum { SL_LINK_TRIES = 128 };
 struct sl_link_items {
     const struct sl_dataset *ds;
     struct sl_pair_list edges;
-    struct sl_negatives given; // ids NULL: they are drawn
+    struct sl_negatives given;       // ids NULL: they are drawn
     uint64_t n_positive, n_negative; // items: positives, then negatives
     // Negatives of each positive, in its order; 0: all positives have the same ones.
     uint32_t per_positive;
@@ -42,8 +42,8 @@ struct sl_link_items sl_link_items_of(const struct sl_dataset *ds, enum sl_split
 // pair: source, target.
 void sl_link_items_pair(const struct sl_link_items *items, uint64_t i, uint32_t pair[2]);
 
-// Of training's pairs of these numbers: all of them (n, 2), or their targets alone (n). The searches
-// for targets of a graph's edges go side by side.
+// The training pairs of these numbers, (n, 2), or their targets alone, (n). The searches for targets
+// of a graph's edges go side by side.
 void sl_link_items_pairs(const struct sl_link_items *items, const uint32_t *numbers, uint32_t n,
                          uint32_t *pairs);
 void sl_link_items_targets(const struct sl_link_items *items, const uint32_t *numbers, uint32_t n,
