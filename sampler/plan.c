@@ -42,10 +42,10 @@ struct sl_draw_plan sl_plan_of(const struct sl_config *config, enum sl_phase_kin
 
 struct prober {
     struct sl_drawer *drawer;
-    bool ranked; // the job's blocks will carry ranks
-    bool pool;   // of cores
+    bool ranked;                 // the job's blocks will carry ranks
+    bool pool;                   // of cores
     struct sl_pair_maker *pairs; // of a job of links
-    uint32_t *items; // of a batch: vertices, or numbers of pairs
+    uint32_t *items;             // of a batch: vertices, or numbers of pairs
     struct sl_block *block;
     uint64_t capacity;
     uint64_t largest, sum, inputs;

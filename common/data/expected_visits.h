@@ -3,10 +3,11 @@
  *
  * Of an epoch of uniform sampling. f_0 is 1 for training vertices; where training is of pairs it is
  * in how many batches the vertex is an end of one, or of a negative, if each pair may be in any of
- * them. Hop l finds u as often as the sum, over the edges u -> v, of f_l(v) * the chance that an edge of v is drawn. That chance is
- * min(1, fanout[l] / in-degree(v)); with replacement 1 - (1 - 1 / in-degree(v))^fanout[l]. Where
- * every hop draws for all vertices that its batch knows, f_(l+1) is f_l and what hop l finds; where
- * it draws for the new ones, what hop l finds alone. A vertex's expected visits are how often it is
+ * them. Hop l finds u as often as the sum, over the edges u -> v, of f_l(v) * the chance that an
+ * edge of v is drawn. That chance is min(1, fanout[l] / in-degree(v)); with replacement
+ * 1 - (1 - 1 / in-degree(v))^fanout[l]. Where every hop draws for all vertices that its batch
+ * knows, f_(l+1) is f_l and what hop l finds; where it draws for the new ones, what hop l finds
+ * alone. A vertex's expected visits are how often it is
  * a seed or found. A closed form: a vertex that several neighbours in one batch lead to counts as
  * often as there are of them, where a batch gathers it once.
  */

@@ -1,7 +1,6 @@
 /*
  * The sampler's loop against a real arena in one process: this program is broker and trainer, the
- * samplers are threads. On the processor, and on a GPU, where a sampler has two batches in hand; of
- * vertices, and of pairs of them.
+ * samplers are threads. On cores, on a GPU, where two batches are in hand; of vertices, of pairs.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -56,23 +55,17 @@ static void setup(void)
     config.evaluate.batch_size = BATCH;
 }
 
-static uint32_t listed[2 * 2000]; // edges that a job of links learns
+static struct sl_pair_maker maker; // of what is wanted
 
 static void setup_links(void)
 {
     setup();
-    struct sl_dataset *ds = &fx.topology.dataset;
-    for (uint32_t i = 0; i < SL_COUNT_OF(listed) / 2; i++) {
-        const uint64_t e = (uint64_t)i * 7919 % ds->n_edges;
-        listed[2 * i] = sl_dataset_source(ds, e);
-        listed[2 * i + 1] = sl_link_items_target(ds, e);
-    }
-    ds->edges[SL_SPLIT_TRAIN] = (struct sl_pair_list){.n = SL_COUNT_OF(listed) / 2, .ids = listed};
     config.task.kind = SL_JOB_LINKS;
     config.task.negatives = SL_NEGATIVES_DEGREE;
-    config.task.strict = SL_STRICT_ALL;
     config.task.per_positive = 2;
-    ck_assert_int_eq(sl_config_choose_items(&config, ds), SL_OK);
+    ck_assert_int_eq(sl_config_choose_items(&config, &fx.topology.dataset), SL_OK);
+    fx.topology.dataset.split[SL_SPLIT_TRAIN].n = N + 1000; // the hub's edges and others
+    ck_assert_int_eq(sl_pair_maker_init(&maker, &config, &fx.topology.dataset), SL_OK);
 }
 
 static void setup_gpu(void)
@@ -126,6 +119,7 @@ static void teardown(void)
     pin_blocks(false);
     if (gpu)
         sl_graph_placement_close(&residence);
+    sl_pair_maker_fini(&maker);
     sl_arena_detach(&arena);
     close(fd);
     fixture_free(&fx);
@@ -257,17 +251,11 @@ static struct sl_block *draw_cell(struct sl_drawer *d, const struct sl_phase_spe
     const struct sl_draw_plan plan = sl_plan_of(&config, (enum sl_phase_kind)spec->kind);
     uint64_t first = (uint64_t)cell * spec->batch_size;
     uint32_t n_seeds = (uint32_t)SL_MIN((uint64_t)spec->batch_size, spec->n_items - first);
-    struct sl_draw_job job = {
-        .epoch = spec->epoch, .batch = cell, .seeds = vertices + first, .n_seeds = n_seeds};
-    struct sl_pair_maker maker = {0};
-    if (plan.pairs) {
-        EXPECT(sl_pair_maker_init(&maker, &config, &fx.topology.dataset) == SL_OK, "pairs");
-        EXPECT(sl_pair_maker_find_seeds(&maker, &job) == SL_OK, "seeds");
-    }
+    struct sl_draw_job job = {.seeds = vertices + first, .n_seeds = n_seeds};
+    job.epoch = spec->epoch, job.batch = cell;
+    EXPECT(!plan.pairs || sl_pair_maker_find_seeds(&maker, &job) == SL_OK, "pairs");
     fixture_pairs = job.pairs;
-    struct sl_block *plain =
-        fixture_draw(d, &plan, job.epoch, job.batch, job.seeds, job.n_seeds);
-    sl_pair_maker_fini(&maker);
+    struct sl_block *plain = fixture_draw(d, &plan, job.epoch, job.batch, job.seeds, job.n_seeds);
     uint64_t bytes = sl_drawer_marked_bytes(plain);
     struct sl_block *b = fixture_alloc(bytes);
     memcpy(b, plain, plain->bytes);
@@ -871,6 +859,8 @@ static TCase *make_case(const char *name, SFun prepare_case)
     tcase_add_test(c, a_batch_that_was_taken_away_is_dropped_and_drawn_again);
     tcase_add_loop_test(c, a_sampler_without_memory_turns_to_an_older_batch_that_came_back, 0, 2);
     tcase_add_loop_test(c, a_pre_sampled_epoch_is_counted_and_not_kept, 0, 2);
+    if (prepare_case == setup_links)
+        return c; // the others are made for the sizes of blocks of vertices
     tcase_add_test(c, a_batch_that_is_drawn_again_is_not_counted_again);
     tcase_add_test(c, blocks_carry_ranks_once_there_is_an_order);
     tcase_add_test(c, a_block_that_fits_without_its_ranks_only_is_drawn_again);
@@ -901,17 +891,7 @@ int main(void)
     } else {
         printf("SKIP: tests on a GPU: there is no lib/libsluice_cuda_simt.so here\n");
     }
-    // What is claimed, drawn and handed on is the same where items are pairs.
-    c = tcase_create("links");
-    tcase_set_timeout(c, TIMEOUT_S);
-    tcase_add_checked_fixture(c, setup_links, teardown);
-    tcase_add_loop_test(c, every_batch_of_an_epoch_is_drawn_from_the_shuffled_order, 0,
-                        SAMPLERS_MAX);
-    tcase_add_test(c, a_first_guess_that_is_too_small_grows);
-    tcase_add_test(c, a_small_arena_holds_the_sampler_back_and_nothing_is_lost);
-    tcase_add_test(c, a_batch_that_was_taken_away_is_dropped_and_drawn_again);
-    tcase_add_loop_test(c, a_pre_sampled_epoch_is_counted_and_not_kept, 0, 2);
-    suite_add_tcase(s, c);
+    suite_add_tcase(s, make_case("links", setup_links));
     SRunner *r = srunner_create(s);
     srunner_run_all(r, CK_ENV);
     int failed = srunner_ntests_failed(r);

@@ -427,8 +427,7 @@ LOOP_TEST(seeds_are_as_many_as_expected_visits, 0, 6)
 // Whatever was made before, and the numbers that jobs have been given so far.
 TEST(a_batch_depends_on_its_key_alone)
 {
-    static const uint64_t wanted[] = {0x8c0786f64ec78736, 0x288b41783a37852d,
-                                      0xde7863b7d5ee7b04};
+    static const uint64_t wanted[] = {0x8c0786f64ec78736, 0x288b41783a37852d, 0xde7863b7d5ee7b04};
     for (int negatives = 0; negatives < 3; negatives++) {
         struct sl_pair_maker one, other;
         uint32_t items[ITEMS_MAX];
@@ -444,8 +443,8 @@ TEST(a_batch_depends_on_its_key_alone)
             digest = XXH3_64bits_withSeed(one.seeds, one.n_seeds * sizeof *one.seeds, digest);
         }
         ck_assert_int_eq(sl_pair_maker_make(&other, 2, 4, items, 100), SL_OK);
-        ck_assert_int_eq(
-            memcmp(one.pairs.ids, other.pairs.ids, one.pairs.n * SL_PAIR_BYTES / 2), 0);
+        ck_assert_int_eq(memcmp(one.pairs.ids, other.pairs.ids, one.pairs.n * SL_PAIR_BYTES / 2),
+                         0);
         ck_assert_int_eq(memcmp(one.pairs.shift, other.pairs.shift, one.pairs.n * 4), 0);
         EXPECT(digest == wanted[negatives], "negatives %d: digest %#llx", negatives,
                (unsigned long long)digest);
