@@ -85,7 +85,9 @@ static uint32_t source_of(const struct sl_pair_maker *m, uint32_t q)
 
 static bool may_be_pair(const struct sl_pair_maker *m, uint32_t source, uint32_t target)
 {
-    return source != target && !(m->strict && sl_edge_lookup_has(&m->edges, source, target));
+    const struct sl_targets range = sl_link_targets(m->items.ds, source);
+    return target - range.first < range.n && source != target &&
+           !(m->strict && sl_edge_lookup_has(&m->edges, source, target));
 }
 
 static void put_negative(struct sl_pair_maker *m, uint32_t q, uint32_t target, float weight)
@@ -170,15 +172,20 @@ static void draw_candidates(const struct sl_pair_maker *m, uint32_t epoch, uint3
                             struct lane *lanes, uint32_t n)
 {
     const struct sl_dataset *ds = m->items.ds;
-    const uint32_t most = m->negatives == SL_NEGATIVES_UNIFORM  ? (uint32_t)ds->n_nodes
-                          : m->negatives == SL_NEGATIVES_DEGREE ? (uint32_t)m->items.n_positive
-                                                                : m->pairs.n_positive - 1;
+    const uint32_t most = m->negatives == SL_NEGATIVES_DEGREE ? (uint32_t)m->items.n_positive
+                                                              : m->pairs.n_positive - 1;
     uint32_t numbers[LANES], targets[LANES], kept[LANES];
     for (uint32_t k = 0; k < n; k++) {
         struct lane *lane = &lanes[k];
         const struct sl_rng_block r = sl_philox(
             m->seed, sl_rng_word0(SL_RNG_NEGATIVE, 0, lane->tries), lane->q, batch, epoch);
-        lane->is_kept = sl_rng_below(r.w[0], most, &numbers[k]);
+        if (m->negatives == SL_NEGATIVES_UNIFORM) {
+            const struct sl_targets range = sl_link_targets(ds, source_of(m, lane->q));
+            lane->is_kept = sl_rng_below(r.w[0], range.n, &numbers[k]);
+            numbers[k] += range.first;
+        } else {
+            lane->is_kept = sl_rng_below(r.w[0], most, &numbers[k]);
+        }
         kept[k] = r.w[1];
     }
     if (m->negatives == SL_NEGATIVES_DEGREE)

@@ -10,19 +10,20 @@
  *
  *   { sl_rng_word0(SL_RNG_NEGATIVE, 0, t), q, batch, epoch }      key: seed
  *
- *   uniform   vertex w0, taken to 0 .. V - 1 by sl_rng_below().
+ *   uniform   vertex w0, taken to 0 .. V - 1 by sl_rng_below(); in a graph of two sides to the
+ *             numbers of the vertices of the other side than u's.
  *   degree    the target of training pair w0, taken to the number of these. With d of them that
  *             have it as their target it is kept where w1 / 2^32 * d^(1/4) < 1: so a vertex comes
  *             with a chance proportional to d^(3/4) (Mikolov et al., NeurIPS 2013).
  *   batch     the target of the positive in place p: w0, taken to 0 .. n - 2, and one more from i
  *             on.
  *
- * A try fails where it is not kept, where sl_rng_below() rejects w0, where the target is u, and
- * where task.strict says that (u, target) is not drawn. The first one that does not fail tells the
- * target. When SL_PAIR_TRIES have failed it is the first candidate, from the one behind that of the
- * last try on and around to that one, that is not u and not such an edge: of the vertices (with
- * degree those that are the target of a training pair), or of the places but i. Where there is
- * none the pair does not count: its weight is 0 and its target u.
+ * A try fails where it is not kept, where sl_rng_below() rejects w0, where the target is u or, in a
+ * graph of two sides, of u's side, and where task.strict says that (u, target) is not drawn. The
+ * first one that does not fail tells the target. When SL_PAIR_TRIES have failed it is the first
+ * candidate, from the one behind that of the last try on and around to that one, that is none of
+ * these: of the vertices (with degree those that are the target of a training pair), or of the
+ * places but i. Where there is none the pair does not count: its weight is 0 and its target u.
  *
  * Of a positive the weight is that of the training pair, of a negative that counts 1. The shift is
  * 0; with batch, for positives as for negatives, the logarithm of the share of training pairs that

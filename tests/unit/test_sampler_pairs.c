@@ -89,6 +89,17 @@ static void complete_edges(uint32_t n, uint32_t missing)
                 add_edge(u, v);
 }
 
+// Vertices below `first` and the others: edges join one and one, in both directions.
+static void sided_edges(uint32_t n, uint32_t first, uint32_t edges)
+{
+    for (uint32_t i = 0; i < edges; i++) {
+        const struct sl_rng_block r = sl_philox(2, sl_rng_word0(SL_RNG_GENERATE, 9, 0), i, n, 0);
+        const uint32_t u = r.w[0] % first, v = first + r.w[1] % (n - first);
+        add_edge(u, v);
+        add_edge(v, u);
+    }
+}
+
 static void make_graph(int kind, bool list)
 {
     memset(times, 0, sizeof times);
@@ -104,10 +115,14 @@ static void make_graph(int kind, bool list)
             add_edge(v, 0);
         }
         return build(40, list);
-    default: add_edge(1, 0); return build(2, list);
+    case 6: add_edge(1, 0); return build(2, list);
+    default:
+        sided_edges(90, 12, 500);
+        build(90, list);
+        ds.first_side = 12;
     }
 }
-enum { GRAPHS = 7 };
+enum { GRAPHS = 8 };
 
 // --- the definition, plainly ---------------------------------------------------------------------
 
@@ -129,6 +144,8 @@ static bool is_listed(uint32_t u, uint32_t v)
 static bool is_negative(uint32_t u, uint32_t v)
 {
     const enum sl_strict_kind strict = config.task.strict;
+    if (ds.first_side && (u < ds.first_side) == (v < ds.first_side))
+        return false;
     return u != v && !(strict != SL_STRICT_NONE && times[u][v]) &&
            !(strict == SL_STRICT_ALL && is_listed(u, v));
 }
@@ -159,7 +176,7 @@ static uint64_t pairs_to(uint32_t v)
 static bool candidate_of(const struct plain *p, uint32_t i, uint32_t n_positive,
                          struct sl_rng_block r, uint32_t *candidate, uint32_t *target)
 {
-    uint32_t pair[2];
+    uint32_t pair[2], n_sides;
     bool kept;
     switch (config.task.negatives) {
     case SL_NEGATIVES_BATCH:
@@ -173,7 +190,11 @@ static bool candidate_of(const struct plain *p, uint32_t i, uint32_t n_positive,
         *candidate = *target = pair[1];
         return kept && r.w[1] / 4294967296.0 * sqrt(sqrt((double)pairs_to(pair[1]))) < 1;
     default:
-        kept = sl_rng_below(r.w[0], (uint32_t)ds.n_nodes, candidate);
+        n_sides = (uint32_t)(p->ends[2 * i] < ds.first_side ? ds.n_nodes - ds.first_side
+                             : ds.first_side                ? ds.first_side
+                                                            : ds.n_nodes);
+        kept = sl_rng_below(r.w[0], n_sides, candidate);
+        *candidate += p->ends[2 * i] < ds.first_side ? (uint32_t)ds.first_side : 0;
         *target = *candidate;
         return kept;
     }
@@ -299,7 +320,7 @@ LOOP_TEST(pairs_are_those_of_the_definition, 0, GRAPHS * 3)
         sl_pair_maker_fini(&m);
     }
     // The graphs are what they are for.
-    if (graph >= 2)
+    if (graph >= 2 && graph < 7)
         ck_assert_uint_gt(n_none, 0);
     if (graph == 3)
         ck_assert_uint_gt(n_walked, n_none);
