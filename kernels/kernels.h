@@ -379,6 +379,8 @@ struct sl_topology_view {
     // 1: no edge weighs 0, so that a row of no more edges than its fanout gives them all without a
     // look at their weights. 0: not known.
     uint32_t weights_positive;
+    // 1: the neighbours of each vertex stand in rising order. 0: not known.
+    uint32_t lists_rise;
     // Of `draw` on a device: the edges that are read elsewhere, and only the others in the arrays
     // above. All 0: none are. `sums` are the running sums of what `held` has of the neighbours: of
     // its parts by their number, and at SL_PARTS_MAX of what is near; NULL where weight_prefix is.
@@ -389,6 +391,15 @@ struct sl_topology_view {
 // Global id -> local id, sized to a batch; opaque to callers of the table.
 struct sl_idmap;
 
+// Edges that a batch does not see: its hops are those of the graph without them, edge_ids and the
+// grid of weights (weighted_internal.h) apart, which stay those of the whole graph. They are edges
+// of the vertices with the local ids 0 .. n_rows - 1.
+struct sl_excluded {
+    uint32_t n_rows;
+    const uint32_t *offsets; // (n_rows + 1) of each row's into `place`
+    const uint32_t *place;   // where in the vertex's list each stands, rising, none twice
+};
+
 // One hop of sampling, fused with renumbering (FGNN 5.2, 7.3).
 struct sl_khop_args {
     const struct sl_topology_view *topology;
@@ -398,6 +409,7 @@ struct sl_khop_args {
     bool replace;                       // with replacement; of kinds with SL_SAMPLER_REPLACES
     uint32_t n_dst;                     // rows: nodes[0 .. n_dst)
     uint32_t first_row;                 // rows before it are there, in indptr and indices
+    const struct sl_excluded *excluded; // NULL: no edges are
     uint32_t *nodes;                    // in: known local -> global; out: extended with new nodes
     uint32_t *n_nodes;                  // in/out: how many are known
     uint32_t nodes_capacity;
@@ -878,6 +890,29 @@ int sl_idmap_insert(struct sl_idmap *map, uint32_t global, uint32_t *nodes, uint
 // Whether `global` has a local id, and which.
 bool sl_idmap_lookup(const struct sl_idmap *map, uint32_t global, uint32_t *local);
 size_t sl_idmap_bytes(const struct sl_idmap *map);
+
+// Edges that a batch is to predict and must not see: `pairs` as local ids, source first.
+struct sl_target_edges {
+    const uint32_t *pairs; // (n, 2)
+    uint64_t n;
+    bool reverse; // neither are the edges from each pair's second vertex to its first
+};
+
+// Who excludes edges: what was found, and memory that has grown to the largest batch.
+struct sl_exclusion {
+    struct sl_excluded found; // valid until the next search
+    uint32_t *place;
+    uint64_t n, capacity;
+    void *scratch;
+    uint64_t scratch_bytes;
+};
+
+// Finds the target edges between the vertices nodes[0 .. n_rows), all copies of each; a pair that is
+// no edge excludes nothing. SL_EINVAL for an end that is not below n_rows, SL_ENOMEM.
+int sl_exclusion_find(struct sl_exclusion *x, const struct sl_topology_view *topology,
+                      const uint32_t *nodes, uint32_t n_rows,
+                      const struct sl_target_edges *targets);
+void sl_exclusion_fini(struct sl_exclusion *x); // safe on a zeroed struct
 
 #ifdef __cplusplus
 }

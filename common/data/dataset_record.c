@@ -111,8 +111,9 @@ static bool read_number(const cJSON *from, const char *key, uint64_t *out)
 
 static struct sl_dataset_facts facts_of(const struct sl_dataset *ds)
 {
-    return (struct sl_dataset_facts){ds->max_degree,   ds->loop_free,        ds->lists_rise,
-                                     ds->feat_checked, ds->weightless_edges, ds->weightless_vertices};
+    return (struct sl_dataset_facts){ds->max_degree,       ds->loop_free,
+                                     ds->lists_rise,       ds->feat_checked,
+                                     ds->weightless_edges, ds->weightless_vertices};
 }
 
 static void take_facts(struct sl_dataset *ds, const struct sl_dataset_facts *facts)
@@ -127,8 +128,7 @@ static void take_facts(struct sl_dataset *ds, const struct sl_dataset_facts *fac
 
 static bool are_possible(const struct sl_dataset *ds, const struct sl_dataset_facts *facts)
 {
-    return facts->max_degree <= ds->n_edges && facts->loop_free <= 1 &&
-           facts->lists_rise <= 1 &&
+    return facts->max_degree <= ds->n_edges && facts->loop_free <= 1 && facts->lists_rise <= 1 &&
            facts->feat_checked <= sl_dataset_feat_plan(ds, true) &&
            facts->weightless_edges <= (ds->edge_weight ? ds->n_edges : 0) &&
            facts->weightless_vertices <= SL_MIN(facts->weightless_edges, ds->n_nodes);
