@@ -35,7 +35,7 @@ struct search {
     const struct sl_topology_view *topology;
     uint64_t first;   // edge of the list
     uint32_t degree;  // neighbours there
-    uint32_t *source; // (n) rising, all different
+    uint32_t *source; // (n) rising
     uint32_t n;
 };
 
@@ -128,11 +128,10 @@ static void gather_sources(const struct sl_target_edges *targets, const uint32_t
     }
 }
 
-// Sorts by growing steps and leaves each number once; returns how many there are. In most rows
-// there are one or two.
-static uint32_t sort_once(uint32_t *v, uint32_t n)
+// By shrinking steps (Shell's): in most rows there are one or two.
+static void sort(uint32_t *v, uint32_t n)
 {
-    uint32_t gap = 1, kept = 0;
+    uint32_t gap = 1;
     while (gap < n / 3)
         gap = 3 * gap + 1;
     for (; gap > 0; gap /= 3)
@@ -143,10 +142,6 @@ static uint32_t sort_once(uint32_t *v, uint32_t n)
                 v[j] = v[j - gap];
             v[j] = x;
         }
-    for (uint32_t i = 0; i < n; i++)
-        if (i == 0 || v[i] != v[i - 1])
-            v[kept++] = v[i];
-    return kept;
 }
 
 // ---- search -------------------------------------------------------------------------------------
@@ -271,15 +266,15 @@ int sl_exclusion_find(struct sl_exclusion *x, const struct sl_topology_view *top
         struct search s = {.topology = topology, .source = rows.source + rows.start[row]};
         rows.offsets[row] = (uint32_t)x->n;
         fetch_ahead(topology, nodes, n_rows, &rows, row);
-        const uint32_t n = rows.start[row + 1] - rows.start[row];
-        if (n == 0)
+        s.n = rows.start[row + 1] - rows.start[row];
+        if (s.n == 0)
             continue;
         const uint64_t degree = topology->indptr[nodes[row] + 1] - topology->indptr[nodes[row]];
         if (degree == 0 || degree >= UINT32_MAX) // of which no kernel draws
             continue;
         s.first = topology->indptr[nodes[row]];
         s.degree = (uint32_t)degree;
-        s.n = sort_once(s.source, n);
+        sort(s.source, s.n);
         SL_TRY(topology->lists_rise ? search_rising(x, &s) : search_any(x, &s));
     }
     rows.offsets[n_rows] = (uint32_t)x->n;

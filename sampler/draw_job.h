@@ -16,6 +16,8 @@ struct sl_draw_job {
     uint32_t epoch, batch;
     const uint32_t *seeds; // (n_seeds) all different
     uint32_t n_seeds;
+    // Edges between seeds that the batch does not see; NULL: none. Not where the plan is disjoint.
+    const struct sl_target_edges *targets;
     uint32_t first_seed;    // place of seeds[0] in the epoch; where the plan is disjoint
     struct sl_block *block; // aligned to 64 bytes
     uint64_t capacity;      // bytes there
