@@ -24,7 +24,7 @@ struct batch {
     struct perf *p;
     const struct sl_topology_view *topology;
     enum sl_sampler_kind kind;
-    bool searches, draws;
+    bool excludes;
     struct sl_idmap *map;
     struct sl_exclusion exclusion;
     uint32_t number, n_nodes, n_seeds;
@@ -75,7 +75,7 @@ static void draw(struct batch *b)
                                           .batch = b->number,
                                           .hop = hop,
                                           .fanout = fanout[hop],
-                                          .excluded = b->searches ? &b->exclusion.found : NULL,
+                                          .excluded = b->excludes ? &b->exclusion.found : NULL,
                                           .n_dst = b->n_nodes,
                                           .nodes = b->nodes,
                                           .n_nodes = &b->n_nodes,
@@ -102,11 +102,20 @@ static void run_batch(void *context)
     b->n_edges = 0;
     b->number++;
     choose_pairs(b);
-    if (b->searches)
+    if (b->excludes)
         perf_check(b->p,
                    sl_exclusion_find(&b->exclusion, b->topology, b->nodes, b->n_seeds, &targets));
-    if (b->draws)
-        draw(b);
+    draw(b);
+}
+
+static void make_batch(struct batch *b, struct perf *p, const struct sl_topology_view *topology)
+{
+    *b = (struct batch){.p = p, .topology = topology};
+    perf_check(p, sl_idmap_create(NODES_MAX, &b->map));
+    b->nodes = perf_alloc(p, NODES_MAX * sizeof(uint32_t));
+    b->indptr = perf_alloc(p, ((size_t)NODES_MAX + 1) * sizeof(uint32_t));
+    b->indices = perf_alloc(p, EDGES_MAX * sizeof(uint32_t));
+    b->visits = perf_alloc(p, EDGES_MAX * sizeof(float));
 }
 
 static int compare(const void *a, const void *b)
@@ -127,55 +136,54 @@ void perf_exclude(struct perf *p)
     topology.weight_prefix = prefix;
     struct sl_topology_view rising = topology;
     rising.lists_rise = 1;
-    static const char *const names[] = {"khop", "weighted", "walk", "labor"};
-    enum { CASES = 3 + 2 * SL_SAMPLER_KINDS };
+    static const struct {
+        const char *name;
+        enum sl_sampler_kind kind;
+        bool excludes, rise;
+    } cases[] = {
+        {"khop 15,10", SL_SAMPLER_KHOP, false, false},
+        {"khop, edges excluded", SL_SAMPLER_KHOP, true, true},
+        {"khop, lists in no order", SL_SAMPLER_KHOP, true, false},
+        {"weighted 15,10", SL_SAMPLER_WEIGHTED, false, false},
+        {"weighted, edges excluded", SL_SAMPLER_WEIGHTED, true, true},
+        {"walk 15,10", SL_SAMPLER_WALK, false, false},
+        {"walk, edges excluded", SL_SAMPLER_WALK, true, true},
+        {"labor 15,10", SL_SAMPLER_LABOR, false, false},
+        {"labor, edges excluded", SL_SAMPLER_LABOR, true, true},
+    };
+    enum { CASES = SL_COUNT_OF(cases) };
     static struct batch b[CASES];
     struct perf_run runs[CASES + 1];
     struct perf_words words = {.n_words = N_NODES, .n_reads = 1u << 20, .threads = p->threads};
     words.words = perf_ids(p, N_NODES, N_NODES);
     runs[CASES] = perf_word_ceiling(&words);
-    static char text[CASES][48];
     for (int i = 0; i < CASES; i++) {
-        const int of = i - 3;
-        b[i] = (struct batch){.p = p,
-                              .topology = i == 2 ? &topology : &rising,
-                              .kind = (enum sl_sampler_kind)(of < 0 ? 0 : of / 2),
-                              .searches = of < 0 ? i > 0 : of % 2,
-                              .draws = of >= 0};
-        perf_check(p, sl_idmap_create(NODES_MAX, &b[i].map));
-        b[i].nodes = perf_alloc(p, NODES_MAX * sizeof(uint32_t));
-        b[i].indptr = perf_alloc(p, ((size_t)NODES_MAX + 1) * sizeof(uint32_t));
-        b[i].indices = perf_alloc(p, EDGES_MAX * sizeof(uint32_t));
-        b[i].visits = perf_alloc(p, EDGES_MAX * sizeof(float));
-        if (of < 0)
-            snprintf(text[i], sizeof text[i], "%s",
-                     i == 0   ? "pairs"
-                     : i == 1 ? "and a search, lists rise"
-                              : "and a search, others");
-        else
-            snprintf(text[i], sizeof text[i], "%s 15,10%s", names[of / 2],
-                     of % 2 ? ", edges excluded" : "");
+        make_batch(&b[i], p, cases[i].rise ? &rising : &topology);
+        b[i].kind = cases[i].kind;
+        b[i].excludes = cases[i].excludes;
         run_batch(&b[i]);
-        runs[i] = (struct perf_run){.name = text[i],
+        runs[i] = (struct perf_run){.name = cases[i].name,
                                     .run = run_batch,
                                     .context = &b[i],
-                                    .amount = of < 0 ? N_PAIRS : (double)b[i].n_edges,
+                                    .amount = (double)b[i].n_edges,
                                     .unit = "M/s",
                                     .scale = 1e6,
                                     .ceiling = runs[CASES].name};
     }
     perf_measure(p, runs, CASES + 1,
-                 "excluding edges: %u pairs and their reverses, %u M vertices, %llu M edges (pairs "
-                 "or edges)",
+                 "excluding edges: %u pairs and their reverses, %u M vertices, %llu M edges "
+                 "(choosing the pairs included)",
                  N_PAIRS, N_NODES >> 20, (unsigned long long)topology.indptr[N_NODES] >> 20);
-    printf("  a search takes %.3f ms where lists rise, else %.3f; excluding costs",
-           1e3 * (runs[1].seconds - runs[0].seconds), 1e3 * (runs[2].seconds - runs[0].seconds));
-    for (int k = 0; k < SL_SAMPLER_KINDS; k++) {
-        const double none = runs[3 + 2 * k].seconds - runs[0].seconds;
-        const double with = runs[4 + 2 * k].seconds - runs[0].seconds;
-        printf(" %s %.1f %%%s", names[k], 100 * (with / none - 1),
-               k + 1 < SL_SAMPLER_KINDS ? "," : "\n");
+    const double *without = &runs[0].seconds;
+    printf("  it costs");
+    for (int i = 0; i < CASES; i++) {
+        if (!cases[i].excludes)
+            without = &runs[i].seconds;
+        else
+            printf("%s %s %.1f %%", i > 1 ? "," : "", cases[i].name,
+                   100 * (runs[i].seconds / *without - 1));
     }
+    printf("\n");
     for (int i = 0; i < CASES; i++) {
         sl_idmap_destroy(b[i].map);
         sl_exclusion_fini(&b[i].exclusion);
