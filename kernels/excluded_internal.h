@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-#include "kernels/kernels.h"
+#include "kernels/exclusion.h"
 
 // The excluded edges of one row.
 struct sl_excluded_row {

@@ -12,6 +12,8 @@
  *
  * Offsets, and the middle of a list, are asked for some rows ahead.
  */
+#include "kernels/exclusion.h"
+
 #include <inttypes.h>
 #include <string.h>
 
@@ -20,12 +22,12 @@
 #include "common/base/mempool.h"
 #include "common/base/simd.h"
 #include "kernels/idmap_internal.h"
-#include "kernels/kernels.h"
 #include "kernels/khop_internal.h"
 
 enum {
     ROWS_AHEAD = 16,  // offsets that are asked for; lists half as far
-    BLOCK = 1024,     // neighbours
+    BLOCK = 128,      // neighbours that are compared at once
+    PLACES = 1024,    // room at first
     FEW = 16,         // sources that are compared one by one
     FILTER_BITS = 16, // of a source's hash
 };
@@ -49,7 +51,7 @@ void sl_exclusion_fini(struct sl_exclusion *x)
 static int add_place(struct sl_exclusion *x, uint32_t place)
 {
     if (x->n == x->capacity) {
-        const uint64_t capacity = SL_MAX(2 * x->capacity, (uint64_t)BLOCK);
+        const uint64_t capacity = SL_MAX(2 * x->capacity, (uint64_t)PLACES);
         uint32_t *fresh = x->n < UINT32_MAX - SL_KHOP_FANOUT_MAX
                               ? sl_pages_alloc(capacity * sizeof *fresh)
                               : NULL;

@@ -391,14 +391,7 @@ struct sl_topology_view {
 // Global id -> local id, sized to a batch; opaque to callers of the table.
 struct sl_idmap;
 
-// Edges that a batch does not see: its hops are those of the graph without them, edge_ids and the
-// grid of weights (weighted_internal.h) apart, which stay those of the whole graph. They are edges
-// of the vertices with the local ids 0 .. n_rows - 1.
-struct sl_excluded {
-    uint32_t n_rows;
-    const uint32_t *offsets; // (n_rows + 1) of each row's into `place`
-    const uint32_t *place;   // where in the vertex's list each stands, rising, none twice
-};
+struct sl_excluded; // edges that a batch does not see: kernels/exclusion.h
 
 // One hop of sampling, fused with renumbering (FGNN 5.2, 7.3).
 struct sl_khop_args {
@@ -890,29 +883,6 @@ int sl_idmap_insert(struct sl_idmap *map, uint32_t global, uint32_t *nodes, uint
 // Whether `global` has a local id, and which.
 bool sl_idmap_lookup(const struct sl_idmap *map, uint32_t global, uint32_t *local);
 size_t sl_idmap_bytes(const struct sl_idmap *map);
-
-// Edges that a batch is to predict and must not see: `pairs` as local ids, source first.
-struct sl_target_edges {
-    const uint32_t *pairs; // (n, 2)
-    uint64_t n;
-    bool reverse; // neither are the edges from each pair's second vertex to its first
-};
-
-// Who excludes edges: what was found, and memory that has grown to the largest batch.
-struct sl_exclusion {
-    struct sl_excluded found; // valid until the next search
-    uint32_t *place;
-    uint64_t n, capacity;
-    void *scratch;
-    uint64_t scratch_bytes;
-};
-
-// Finds the target edges between the vertices nodes[0 .. n_rows), all copies of each; a pair that is
-// no edge excludes nothing. SL_EINVAL for an end that is not below n_rows, SL_ENOMEM.
-int sl_exclusion_find(struct sl_exclusion *x, const struct sl_topology_view *topology,
-                      const uint32_t *nodes, uint32_t n_rows,
-                      const struct sl_target_edges *targets);
-void sl_exclusion_fini(struct sl_exclusion *x); // safe on a zeroed struct
 
 #ifdef __cplusplus
 }

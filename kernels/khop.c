@@ -3,6 +3,7 @@
 #include <inttypes.h>
 
 #include "common/base/error.h"
+#include "kernels/exclusion.h"
 
 int sl_check_khop_uniform(const struct sl_khop_args *args)
 {

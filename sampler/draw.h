@@ -41,6 +41,7 @@
 #include <stdint.h>
 
 #include "common/arena/block.h"
+#include "kernels/exclusion.h"
 #include "sampler/draw_device.h"
 #include "sampler/draw_plan.h"
 #include "sampler/forest.h"

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "common/arena/block.h"
+#include "kernels/exclusion.h"
 #include "kernels/kernels.h"
 #include "sampler/block_layout.h"
 #include "sampler/draw_plan.h"

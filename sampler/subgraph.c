@@ -4,6 +4,7 @@
 
 #include "common/base/error.h"
 #include "common/base/mempool.h"
+#include "kernels/exclusion.h"
 
 // What a hop is made of, and how far it is.
 struct hop {

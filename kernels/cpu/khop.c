@@ -94,7 +94,7 @@ static void place_edges(struct sl_excluded_row out, uint64_t first, uint64_t *ed
 }
 
 // Draws for the rows that wait and puts their positions where they belong.
-SL_INLINE void draw_rows(struct hop *hop)
+SL_INLINE void draw_rows(struct hop *hop, const bool excludes)
 {
     struct drawn_rows *drawn = &hop->drawn;
     for (uint32_t l = drawn->n; l < SL_KHOP_LANES; l++) {
@@ -106,7 +106,7 @@ SL_INLINE void draw_rows(struct hop *hop)
         for (uint32_t slot = 0; slot < hop->k; slot++)
             drawn->edge[l][slot] = drawn->first[l] + drawn->lanes.x[slot][l];
     drawn->n = 0;
-    for (; __builtin_expect(drawn->exclude != 0, 0); drawn->exclude &= drawn->exclude - 1) {
+    for (; excludes && drawn->exclude != 0; drawn->exclude &= drawn->exclude - 1) {
         const uint32_t l = (uint32_t)__builtin_ctz(drawn->exclude);
         place_edges(sl_excluded_row(hop->args->excluded, drawn->lanes.row[l]), drawn->first[l],
                     drawn->edge[l], hop->k);
@@ -139,7 +139,8 @@ SL_INLINE bool hand_out(struct hop *hop, uint64_t first, uint64_t degree, bool d
 }
 
 // Puts the next group's edges behind those in the pipe, writes indptr for the rows it completes.
-SL_INLINE int plan(struct hop *hop)
+// `excludes` is a constant: whether there are excluded edges.
+SL_INLINE int plan(struct hop *hop, const bool excludes)
 {
     const struct sl_khop_args *args = hop->args;
     const uint64_t room = SL_MIN(args->indices_capacity, (uint64_t)UINT32_MAX);
@@ -150,7 +151,8 @@ SL_INLINE int plan(struct hop *hop)
         uint64_t first = indptr[0], degree = indptr[1] - first;
         if (__builtin_expect(degree >= UINT32_MAX, 0))
             return sl_khop_fail_degree(args, hop->row, degree);
-        const struct sl_excluded_row out = sl_excluded_row(args->excluded, hop->row);
+        const struct sl_excluded_row out =
+            sl_excluded_row(excludes ? args->excluded : NULL, hop->row);
         degree -= out.n;
         const bool draws = sl_khop_draws(degree, args->fanout, args->replace);
         uint64_t take = draws ? hop->k : degree;
@@ -164,7 +166,8 @@ SL_INLINE int plan(struct hop *hop)
             hop->drawn.lanes.degree[l] = (uint32_t)degree;
             hop->drawn.first[l] = first;
             hop->drawn.edge[l] = edge + n;
-            hop->drawn.exclude |= (uint32_t)(out.n > 0) << l;
+            if (excludes)
+                hop->drawn.exclude |= (uint32_t)(out.n > 0) << l;
             n += (uint32_t)take;
         } else if (!hand_out(hop, first, degree, draws, take, out, GROUP_EDGES - n, edge + n, &n)) {
             break;
@@ -175,7 +178,7 @@ SL_INLINE int plan(struct hop *hop)
     }
     hop->pipe.n_fresh = n;
     if (hop->drawn.n)
-        draw_rows(hop);
+        draw_rows(hop, excludes);
     return SL_OK;
 }
 
@@ -194,7 +197,7 @@ SL_SIMD(int, khop, (const struct sl_khop_args *args), (args))
     for (uint32_t row = 0; row < OFFSETS_AHEAD; row++)
         sl_khop_fetch_row(args, (uint64_t)hop.row + row);
     for (bool last = hop.row == args->n_dst; !last;) {
-        SL_TRY(plan(&hop));
+        SL_TRY(args->excluded ? plan(&hop, true) : plan(&hop, false));
         last = hop.row == args->n_dst;
         SL_TRY(sl_khop_pipe_run(args, &hop.pipe, last));
     }

@@ -143,9 +143,10 @@ static void draw_words(struct walks *w, uint32_t row, uint32_t path, uint32_t n_
     }
 }
 
-// Draws one step's positions for the paths path .. path + n_paths - 1 of n rows.
+// Draws one step's positions for the paths path .. path + n_paths - 1 of n rows. `excludes` is a
+// constant: whether there are excluded edges.
 SL_INLINE int choose(struct walks *w, uint32_t row, uint32_t n, uint32_t path, uint32_t n_paths,
-                     uint32_t step)
+                     uint32_t step, const bool excludes)
 {
     const struct sl_khop_args *hop = w->args;
     const uint64_t *indptr = hop->topology->indptr;
@@ -161,11 +162,9 @@ SL_INLINE int choose(struct walks *w, uint32_t row, uint32_t n, uint32_t path, u
             uint64_t first = indptr[at], degree = indptr[at + 1] - first;
             if (__builtin_expect(degree >= UINT32_MAX, 0))
                 return sl_walk_fail_degree(w->args, at, degree);
-            struct sl_excluded_row out = {0};
-            if (__builtin_expect(hop->excluded != NULL, 0)) {
-                out = excluded_of(w, at);
-                degree -= out.n;
-            }
+            const struct sl_excluded_row out =
+                excludes ? excluded_of(w, at) : (struct sl_excluded_row){0};
+            degree -= out.n;
             if (degree == 0) {
                 w->at[i] = NOBODY;
                 continue;
@@ -174,7 +173,7 @@ SL_INLINE int choose(struct walks *w, uint32_t row, uint32_t n, uint32_t path, u
                 uint32_t group = (path + p) * sl_walk_path_groups(w->args->length) + step / 4;
                 x = sl_walk_move(hop, row + r, group, step, w->move_words[word], (uint32_t)degree);
             }
-            if (__builtin_expect(out.n > 0, 0))
+            if (excludes)
                 x = sl_excluded_place(out, x);
             w->position[i] = first + x;
             sl_khop_fetch(ids, first + x);
@@ -214,7 +213,8 @@ SL_INLINE int walk(struct walks *w, uint32_t row, uint32_t n)
         for (uint32_t step = 0; step < args->length; step++) {
             if ((step & 3) == 0)
                 draw_words(w, row, path, n_paths, step);
-            SL_TRY(choose(w, row, n, path, n_paths, step));
+            SL_TRY(args->excluded ? choose(w, row, n, path, n_paths, step, true)
+                                  : choose(w, row, n, path, n_paths, step, false));
             move(w, row, n, path, n_paths, step);
         }
     }

@@ -184,8 +184,8 @@ TEST(lists_that_rise_are_told_from_others)
     static uint64_t indptr[N + 1], wide[EDGES_MAX];
     static uint32_t narrow[EDGES_MAX];
     const uint64_t n = make_rows(indptr, narrow), block = BLOCK / sizeof *narrow;
-    const uint64_t edges[] = {0, 1, n - 1, block - 1, block, block + 1, n / 3, indptr[17],
-                              indptr[18] - 1};
+    const uint64_t edges[] = {0,         1,     n - 1,      block - 1,     block,
+                              block + 1, n / 3, indptr[17], indptr[18] - 1};
     struct sl_dataset ds = {.n_nodes = N, .n_edges = n, .indptr = indptr};
     for (uint32_t v = 0; v < N; v++)
         for (uint64_t e = indptr[v]; e < indptr[v + 1]; e++)

@@ -1,5 +1,6 @@
 // Hops that do not see some edges: equal to hops of the smaller graph; and how edges are found.
 #include "common/base/isa.h"
+#include "kernels/exclusion.h"
 #include "tests/unit/kernels_fixture.h"
 #include "tests/unit/suite.h"
 

@@ -8,6 +8,7 @@
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/base/philox.h"
+#include "kernels/exclusion.h"
 
 enum {
     N_NODES = 1 << 22,
