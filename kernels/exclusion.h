@@ -29,8 +29,8 @@ struct sl_exclusion {
     uint64_t scratch_bytes;
 };
 
-// Finds the target edges between the vertices nodes[0 .. n_rows), all copies of each; a pair that is
-// no edge excludes nothing. SL_EINVAL for an end that is not below n_rows, SL_ENOMEM.
+// Finds the target edges between the vertices nodes[0 .. n_rows), all copies of each; a pair that
+// is no edge excludes nothing. SL_EINVAL for an end that is not below n_rows, SL_ENOMEM.
 int sl_exclusion_find(struct sl_exclusion *x, const struct sl_topology_view *topology,
                       const uint32_t *nodes, uint32_t n_rows,
                       const struct sl_target_edges *targets);

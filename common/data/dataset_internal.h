@@ -51,9 +51,9 @@ int sl_dataset_validate_shard(const struct sl_dataset *ds);
 
 /*
  * Reads an opened data set whose shapes agree, each byte once, but of features as many as
- * sl_dataset_feat_plan() says; sets ds->max_degree, loop_free, lists_rise and feat_checked. ds->indptr,
- * indices, edge_weight and feat are set; labels and index lists are read from their files. watch
- * may be NULL.
+ * sl_dataset_feat_plan() says; sets ds->max_degree, loop_free, lists_rise and feat_checked.
+ * ds->indptr, indices, edge_weight and feat are set; labels and index lists are read from their
+ * files. watch may be NULL.
  */
 int sl_dataset_validate(struct sl_dataset *ds, bool full, int threads,
                         const struct sl_dataset_watch *watch);

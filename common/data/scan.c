@@ -223,8 +223,8 @@ static bool has_loop(const struct pass *p, uint64_t begin, uint64_t end)
     return false;
 }
 
-// Whether one of the edges begin .. end - 1 has a smaller source than the one before it in its list.
-// All falls of the block are counted at once, and then those from one list to the next.
+// Whether one of the edges begin .. end - 1 has a smaller source than the one before it in its
+// list. All falls of the block are counted at once, and then those from one list to the next.
 static bool has_fall(const struct pass *p, uint64_t begin, uint64_t end)
 {
     const struct sl_dataset *ds = p->graph;

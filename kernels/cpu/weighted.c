@@ -13,7 +13,7 @@
  *     many edges   weighted_long.h    a window where the edge should be, next to where it was not
  *     a large fanout                  weighted_lane.h   halving, each row with its own list
  *     with replacement                weighted_lane.h   halving, the list stays empty
- *     excluded edges                  weighted_lane.h   halving, they are in the list from the start
+ *     excluded edges                  weighted_lane.h   halving, the list has them at the start
  *
  * The sums of rows of few edges are asked for one group earlier, of others the last one, and their
  * windows for all rows before the first is looked at. The words of a slot are drawn for all lanes
