@@ -380,6 +380,8 @@ struct sl_topology_view {
     // 1: no edge weighs 0, so that a row of no more edges than its fanout gives them all without a
     // look at their weights. 0: not known.
     uint32_t weights_positive;
+    // 1: the neighbours of each vertex stand in rising order. 0: not known.
+    uint32_t lists_rise;
     // Of `draw` on a device: the edges that are read elsewhere, and only the others in the arrays
     // above. All 0: none are. `sums` are the running sums of what `held` has of the neighbours: of
     // its parts by their number, and at SL_PARTS_MAX of what is near; NULL where weight_prefix is.
@@ -390,6 +392,8 @@ struct sl_topology_view {
 // Global id -> local id, sized to a batch; opaque to callers of the table.
 struct sl_idmap;
 
+struct sl_excluded; // edges that a batch does not see: kernels/exclusion.h
+
 // One hop of sampling, fused with renumbering (FGNN 5.2, 7.3).
 struct sl_khop_args {
     const struct sl_topology_view *topology;
@@ -399,6 +403,7 @@ struct sl_khop_args {
     bool replace;                       // with replacement; of kinds with SL_SAMPLER_REPLACES
     uint32_t n_dst;                     // rows: nodes[0 .. n_dst)
     uint32_t first_row;                 // rows before it are there, in indptr and indices
+    const struct sl_excluded *excluded; // NULL: no edges are
     uint32_t *nodes;                    // in: known local -> global; out: extended with new nodes
     uint32_t *n_nodes;                  // in/out: how many are known
     uint32_t nodes_capacity;

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 
 #include "common/base/error.h"
+#include "kernels/exclusion.h"
 
 int sl_check_khop_uniform(const struct sl_khop_args *args)
 {
@@ -28,6 +29,12 @@ int sl_check_khop_uniform(const struct sl_khop_args *args)
     if (args->first_row > args->n_dst)
         return sl_fail(SL_EINVAL, "sampling hop %u: %u of %u rows are there", args->hop,
                        args->first_row, args->n_dst);
+    if (args->excluded && args->excluded->n_rows > *args->n_nodes)
+        return sl_fail(
+            SL_EINVAL,
+            "sampling hop %u: edges of %u rows are excluded, wanted at most those of the "
+            "%u known vertices",
+            args->hop, args->excluded->n_rows, *args->n_nodes);
     if (args->n_dst > *args->n_nodes || *args->n_nodes > args->nodes_capacity)
         return sl_fail(SL_EINVAL, "sampling hop %u: %u rows, %u known vertices, room for %u",
                        args->hop, args->n_dst, *args->n_nodes, args->nodes_capacity);

@@ -35,6 +35,9 @@
  * (sampler/draw.h): a row is drawn in the hop that first has its vertex, by that hop's fanout and
  * key. i is the vertex's local id then as well.
  *
+ * Excluded edges (struct sl_excluded) are no neighbours: d and positions are those of the list
+ * without them.
+ *
  * Local ids follow from first appearance: edges are taken row by row in the order above, and a
  * vertex that is not known yet becomes nodes[*n_nodes].
  *

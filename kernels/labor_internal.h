@@ -24,6 +24,8 @@
  * likely to come first as an edge that stands once. A number for each copy would need to know which
  * copy it is, in rows that need not be sorted, and vertices of other rows would share less.
  *
+ * Excluded edges (struct sl_excluded) are no neighbours.
+ *
  * Local ids follow from first appearance, as khop's. Rows of 2^32 - 1 neighbours or more are
  * refused.
  *

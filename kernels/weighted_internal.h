@@ -40,6 +40,10 @@
  *
  *   { sl_rng_word0(stream, hop | (slot / 2 >> 16) << 3, slot / 2), i, batch, epoch }     key: seed
  *
+ * Excluded edges (struct sl_excluded) are taken away before the first draw. The others keep their
+ * length, so the grid is that of the whole row: where each weight is a multiple of its unit, the
+ * draws are those of the graph without the excluded edges.
+ *
  * WHY THIS METHOD. Set-up is one pass over the weights and 8 bytes an edge. A draw costs at most a
  * binary search, however skewed the weights are. The alternatives: alias tables (12 bytes an edge)
  * find an edge in one step but with replacement, so edges that were drawn have to be rejected, and

@@ -28,6 +28,7 @@ void sl_drawer_init_on(struct sl_drawer *d, const struct sl_topology *topology,
 void sl_drawer_fini(struct sl_drawer *d)
 {
     sl_device_drawer_fini(&d->device);
+    sl_exclusion_fini(&d->exclusion);
     sl_forest_fini(&d->forest);
     sl_subgraph_fini(&d->subgraph);
     sl_idmap_destroy(d->map);
@@ -46,6 +47,7 @@ uint64_t sl_drawer_bytes(const struct sl_drawer *d)
     if (d->device.residence)
         return sl_device_drawer_bytes(&d->device);
     uint64_t bytes = d->forest.bytes + d->subgraph.bytes + (d->map ? sl_idmap_bytes(d->map) : 0);
+    bytes += d->exclusion.scratch_bytes + d->exclusion.capacity * sizeof *d->exclusion.place;
     for (int i = 0; i < SL_SCRATCH_ARRAYS; i++)
         bytes += d->scratch[i].bytes;
     return bytes;
@@ -123,6 +125,10 @@ static int check_job(const struct sl_drawer *d, const struct sl_draw_job *job)
         return sl_fail(SL_EUNSUPPORTED,
                        "sampling: a subgraph, disjoint trees or pairs on a device: wanted "
                        "a drawer of the processor");
+    if (job->targets && (d->device.residence || job->plan->disjoint))
+        return sl_fail(SL_EUNSUPPORTED,
+                       "sampling: edges to leave out of disjoint trees, or on a device: wanted a "
+                       "drawer of the processor and batches of one piece");
     return SL_OK;
 }
 
@@ -208,6 +214,7 @@ static int draw_hop(struct sl_drawer *d, const struct sl_draw_plan *plan, uint32
         .batch = (uint32_t)block->batch,
         .hop = h,
         .fanout = plan->fanout[h],
+        .excluded = d->excluded,
         .replace = plan->replace,
         .n_dst = n_nodes,
         .first_row = first,
@@ -247,6 +254,22 @@ static bool put_nodes(struct sl_drawer *d, struct sl_block *block, struct sl_blo
     return nodes != NULL;
 }
 
+// Edges of nodes[i] that its degree counts and the batch does not see.
+static uint64_t excluded_degree(const struct sl_drawer *d, const uint32_t *nodes, uint32_t i)
+{
+    const struct sl_dataset *ds = &d->topology->dataset;
+    const struct sl_excluded *x = d->excluded;
+    uint64_t n = 0;
+    if (!x || i >= x->n_rows)
+        return 0;
+    for (uint32_t j = x->offsets[i]; j < x->offsets[i + 1]; j++) {
+        const uint64_t e = ds->indptr[nodes[i]] + x->place[j];
+        const bool loop = d->topology->self_loops.has && sl_dataset_source(ds, e) == nodes[i];
+        n += !loop && (!ds->present || ds->present[e] > 0.0f);
+    }
+    return n;
+}
+
 static bool put_degrees(const struct sl_drawer *d, struct sl_block *block,
                         struct sl_block_cursor *c)
 {
@@ -257,6 +280,7 @@ static bool put_degrees(const struct sl_drawer *d, struct sl_block *block,
         uint64_t degree = degree_of(d, nodes, i, n);
         if (loops->has || d->topology->dataset.present)
             degree = sl_topology_degree(d->topology, nodes[i]);
+        degree -= excluded_degree(d, nodes, i);
         degrees[i] = (uint32_t)SL_MIN(degree, (uint64_t)UINT32_MAX);
     }
     return degrees != NULL;
@@ -287,7 +311,8 @@ static int draw_hops(struct sl_drawer *d, const struct sl_draw_plan *plan, const
         return SL_EAGAIN;
     block->n_input = block->n_nodes[plan->n_hops];
     if (plan->subgraph != SL_SUBGRAPH_DIRECTIONAL)
-        SL_TRY(sl_subgraph_add(&d->subgraph, d->topology, plan, d->map, nodes_of(d), block, c));
+        SL_TRY(sl_subgraph_add(&d->subgraph, d->topology, plan, d->excluded, d->map, nodes_of(d),
+                               block, c));
     d->largest_batch = SL_MAX(d->largest_batch, block->n_input);
     return SL_OK;
 }
@@ -331,6 +356,12 @@ static int draw(struct sl_drawer *d, struct sl_draw_job *job)
                                  : sl_block_put_labels(d->topology, job->seeds, block, c);
     if (!fits)
         return SL_EAGAIN;
+    d->excluded = NULL;
+    if (job->targets) {
+        SL_TRY(sl_exclusion_find(&d->exclusion, &d->topology->view, job->seeds, job->n_seeds,
+                                 job->targets));
+        d->excluded = &d->exclusion.found;
+    }
     SL_TRY(plan->disjoint ? draw_trees(d, job) : draw_hops(d, plan, job->seeds, block, c));
     const uint64_t t0 = sl_now_ns();
     if (plan->disjoint) {

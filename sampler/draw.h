@@ -25,6 +25,9 @@
  *
  * Bytes between arrays are zero, so equal batches are equal bytes wherever they were drawn.
  *
+ * Target edges that the batch does not see (targets) are looked up in the seeds' lists before the
+ * first hop. From then on the graph is one without them, in the degrees of seeds too.
+ *
  * A drawer keeps its scratch memory and its renumbering map from batch to batch: both fit the
  * largest batch so far, not the graph. One drawer a thread.
  *
@@ -38,6 +41,7 @@
 #include <stdint.h>
 
 #include "common/arena/block.h"
+#include "kernels/exclusion.h"
 #include "sampler/draw_device.h"
 #include "sampler/draw_plan.h"
 #include "sampler/forest.h"
@@ -65,6 +69,8 @@ struct sl_drawer {
     struct sl_idmap *map;
     struct sl_drawer_array scratch[SL_SCRATCH_ARRAYS]; // grown to the largest batch
     uint32_t largest_batch; // input nodes of the largest batch, or tree, so far
+    struct sl_exclusion exclusion;
+    const struct sl_excluded *excluded; // of the batch in hand, or NULL
     struct sl_forest forest;
     struct sl_subgraph_room subgraph;
     struct sl_device_drawer device; // instead of map and nodes, where it has a residence

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "common/arena/block.h"
+#include "kernels/exclusion.h"
 #include "kernels/kernels.h"
 #include "sampler/block_layout.h"
 #include "sampler/draw_plan.h"
@@ -18,6 +19,8 @@ struct sl_draw_job {
     uint32_t n_seeds;
     // Of a job of links: its pairs, whose ends the seeds are. NULL: the seeds' labels.
     const struct sl_pairs *pairs;
+    // Edges between seeds that the batch does not see; NULL: none. Not where the plan is disjoint.
+    const struct sl_target_edges *targets;
     uint32_t first_seed;    // place of seeds[0] in the epoch; where the plan is disjoint
     struct sl_block *block; // aligned to 64 bytes
     uint64_t capacity;      // bytes there

@@ -4,10 +4,12 @@
 
 #include "common/base/error.h"
 #include "common/base/mempool.h"
+#include "kernels/exclusion.h"
 
 // What a hop is made of, and how far it is.
 struct hop {
     const struct sl_topology *topology;
+    const struct sl_excluded *excluded; // or NULL
     const struct sl_idmap *map;
     const uint32_t *nodes;
     bool by_weight, edge_ids;
@@ -29,6 +31,28 @@ static bool comes_from_batch(const struct hop *hop, uint64_t e, uint32_t *local)
            !(hop->by_weight && ds->edge_weight[e] == 0);
 }
 
+// The excluded places of a row's list that are still ahead.
+struct excluded_places {
+    const uint32_t *next, *end;
+};
+
+static struct excluded_places excluded_places(const struct hop *hop, uint32_t row)
+{
+    const struct sl_excluded *x = hop->excluded;
+    if (!x || row >= x->n_rows)
+        return (struct excluded_places){0};
+    return (struct excluded_places){x->place + x->offsets[row], x->place + x->offsets[row + 1]};
+}
+
+// Whether the edge there is excluded; all places are asked about in their order.
+static bool is_excluded(struct excluded_places *x, uint64_t place)
+{
+    if (x->next == x->end || *x->next != place)
+        return false;
+    x->next++;
+    return true;
+}
+
 static int add_edge(struct hop *hop, uint32_t source, uint64_t edge_id)
 {
     if (hop->n_edges == UINT32_MAX)
@@ -47,9 +71,11 @@ static int add_edge(struct hop *hop, uint32_t source, uint64_t edge_id)
 static int induce_row(struct hop *hop, uint32_t row)
 {
     const uint64_t end = first_edge(hop, hop->nodes[row] + 1);
+    const uint64_t first = first_edge(hop, hop->nodes[row]);
+    struct excluded_places out = excluded_places(hop, row);
     uint32_t source;
-    for (uint64_t e = first_edge(hop, hop->nodes[row]); e < end; e++)
-        if (comes_from_batch(hop, e, &source))
+    for (uint64_t e = first; e < end; e++)
+        if (!is_excluded(&out, e - first) && comes_from_batch(hop, e, &source))
             SL_TRY(add_edge(hop, source, e));
     return SL_OK;
 }
@@ -121,11 +147,14 @@ static void find_numbers(const struct hop *hop, struct back *b, uint32_t row,
                          const uint32_t *sources, uint32_t n)
 {
     const uint64_t end = first_edge(hop, hop->nodes[row] + 1);
+    const uint64_t first = first_edge(hop, hop->nodes[row]);
+    struct excluded_places out = excluded_places(hop, row);
     uint32_t source, left = n;
     for (uint32_t i = 0; i < n; i++)
         b->edge[sources[i]] = WANTED;
-    for (uint64_t e = first_edge(hop, hop->nodes[row]); e < end && left > 0; e++)
-        if (comes_from_batch(hop, e, &source) && b->edge[source] == WANTED) {
+    for (uint64_t e = first; e < end && left > 0; e++)
+        if (!is_excluded(&out, e - first) && comes_from_batch(hop, e, &source) &&
+            b->edge[source] == WANTED) {
             b->edge[source] = e;
             left--;
         }
@@ -165,12 +194,14 @@ void sl_subgraph_fini(struct sl_subgraph_room *s)
 }
 
 int sl_subgraph_add(struct sl_subgraph_room *s, const struct sl_topology *topology,
-                    const struct sl_draw_plan *plan, const struct sl_idmap *map,
-                    const uint32_t *nodes, struct sl_block *block, struct sl_block_cursor *c)
+                    const struct sl_draw_plan *plan, const struct sl_excluded *excluded,
+                    const struct sl_idmap *map, const uint32_t *nodes, struct sl_block *block,
+                    struct sl_block_cursor *c)
 {
     const uint32_t h = plan->n_hops, n = block->n_nodes[h], beside = sl_draw_plan_beside(plan);
     struct hop hop = {
         .topology = topology,
+        .excluded = excluded,
         .map = map,
         .nodes = nodes,
         .by_weight = sl_sampler_flags[plan->kind] & SL_SAMPLER_BY_WEIGHT,

@@ -12,7 +12,8 @@
  *                   number of the first such edge in the graph; where the graph has none, that of
  *                   the first that was drawn the other way, whose attributes are all that is known
  *
- * Edges of weight 0 are none for a job that samples by weight. Vertices' lists are read, for
+ * Edges of weight 0 are none for a job that samples by weight, nor are those that are excluded
+ * (NULL: none are). Vertices' lists are read, for
  * bidirectional ones as far as numbers are looked for: this costs by degree, not by fanout.
  */
 #ifndef SL_SAMPLER_SUBGRAPH_H
@@ -34,7 +35,8 @@ void sl_subgraph_fini(struct sl_subgraph_room *s); // safe on a zeroed struct
 // are what the map has. SL_EAGAIN: the block's memory is too small; SL_EUNSUPPORTED: too many
 // edges; SL_ENOMEM.
 int sl_subgraph_add(struct sl_subgraph_room *s, const struct sl_topology *topology,
-                    const struct sl_draw_plan *plan, const struct sl_idmap *map,
-                    const uint32_t *nodes, struct sl_block *block, struct sl_block_cursor *c);
+                    const struct sl_draw_plan *plan, const struct sl_excluded *excluded,
+                    const struct sl_idmap *map, const uint32_t *nodes, struct sl_block *block,
+                    struct sl_block_cursor *c);
 
 #endif

@@ -70,6 +70,7 @@ int sl_topology_open(struct sl_topology *t, const char *path, const char *record
         .indptr = ds->indptr,
         .indices = ds->indices,
         .indices_dtype = ds->indices_dtype,
+        .lists_rise = ds->lists_rise,
     };
     int rc = weighted ? sum_weights(t, sums_fd, kernels) : SL_OK;
     if (rc < 0)

@@ -98,6 +98,7 @@ struct sl_dataset {
     uint64_t weightless_edges;    // of weight 0
     uint64_t weightless_vertices; // that have in-edges, all of weight 0
     bool loop_free;     // no vertex has an edge from itself; false: some has, or nobody has checked
+    bool lists_rise;    // each vertex's neighbours stand in rising order; false: likewise
     uint64_t digest;    // of headers, sizes, metadata and the files' ends: names this version
     bool validated_now; // this open passed over the data: no record of an earlier pass was used
     uint64_t feat_checked; // bytes of features that validation looked at, now or then: a sample

@@ -69,9 +69,9 @@ int sl_dataset_validate_shard(const struct sl_dataset *ds);
 
 /*
  * Reads an opened data set whose shapes agree, each byte once, but of features as many as
- * sl_dataset_feat_plan() says; sets ds->max_degree, loop_free and feat_checked. ds->indptr,
- * indices, edge_weight and feat are set; labels and index lists are read from their files. watch
- * may be NULL.
+ * sl_dataset_feat_plan() says; sets ds->max_degree, loop_free, lists_rise and feat_checked.
+ * ds->indptr, indices, edge_weight and feat are set; labels and index lists are read from their
+ * files. watch may be NULL.
  */
 int sl_dataset_validate(struct sl_dataset *ds, bool full, int threads,
                         const struct sl_dataset_watch *watch);
@@ -95,7 +95,8 @@ uint64_t sl_dataset_digest(const struct sl_dataset *ds, const struct sl_dataset_
 
 // The results of a validation, as in struct sl_dataset.
 struct sl_dataset_facts {
-    uint64_t max_degree, loop_free, feat_checked, weightless_edges, weightless_vertices;
+    uint64_t max_degree, loop_free, lists_rise, feat_checked;
+    uint64_t weightless_edges, weightless_vertices;
 };
 
 // A record, read: the files as they were, and what was found in them.

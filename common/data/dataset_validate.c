@@ -73,9 +73,10 @@ uint64_t sl_dataset_feat_plan(const struct sl_dataset *ds, bool full)
 static int validate_indices(struct sl_dataset *ds, int threads,
                             const struct sl_dataset_watch *watch)
 {
-    bool loops;
-    uint64_t bad = sl_scan_neighbours(ds, threads, watch, &loops);
-    ds->loop_free = !loops;
+    struct sl_scan_lists lists;
+    uint64_t bad = sl_scan_neighbours(ds, threads, watch, &lists);
+    ds->loop_free = !lists.have_loops;
+    ds->lists_rise = lists.rise;
     if (bad == SL_SCAN_OK)
         return SL_OK;
     // The vertex whose list it is in: the last one with indptr[v] <= bad.

@@ -147,6 +147,22 @@ SL_SIMD(bool, any_equal64, (const uint64_t *v, uint64_t n, uint64_t id), (v, n, 
     return acc != 0;
 }
 
+SL_SIMD(uint64_t, falls32, (const uint32_t *v, uint64_t n), (v, n))
+{
+    uint64_t falls = 0;
+    for (uint64_t i = 0; i < n; i++)
+        falls += v[i] < v[i - 1];
+    return falls;
+}
+
+SL_SIMD(uint64_t, falls64, (const uint64_t *v, uint64_t n), (v, n))
+{
+    uint64_t falls = 0;
+    for (uint64_t i = 0; i < n; i++)
+        falls += v[i] < v[i - 1];
+    return falls;
+}
+
 // ---- the pass over blocks -----------------------------------------------------------------------
 
 struct pass {
@@ -157,8 +173,9 @@ struct pass {
     uint64_t n_sampled;             // blocks that are looked at, all of them where it is 0
     bool cold;                      // not wanted again
     _Atomic uint64_t *max_rise;     // wanted for offsets only
-    const struct sl_dataset *graph; // wanted for neighbours only: whether there are self-loops
-    _Atomic bool loops;
+    const struct sl_dataset *graph; // wanted for neighbours only: what is found out of them
+    _Atomic bool loops;             // there is a self-loop
+    _Atomic bool falls;             // the neighbours of some vertex do not stand in rising order
     const struct sl_dataset_watch *watch;
 };
 
@@ -206,6 +223,22 @@ static bool has_loop(const struct pass *p, uint64_t begin, uint64_t end)
     return false;
 }
 
+// Whether one of the edges begin .. end - 1 has a smaller source than the one before it in its
+// list. All falls of the block are counted at once, and then those from one list to the next.
+static bool has_fall(const struct pass *p, uint64_t begin, uint64_t end)
+{
+    const struct sl_dataset *ds = p->graph;
+    const uint64_t first = SL_MAX(begin, (uint64_t)1);
+    uint64_t falls = p->elem_bytes == 4
+                         ? falls32((const uint32_t *)ds->indices + first, end - first)
+                         : falls64((const uint64_t *)ds->indices + first, end - first);
+    uint64_t v = vertex_of(ds, first);
+    for (uint64_t at = ds->indptr[v]; falls > 0 && at < end; at = ds->indptr[++v])
+        if (at >= first && ds->indptr[v + 1] > at)
+            falls -= sl_dataset_source(ds, at) < sl_dataset_source(ds, at - 1);
+    return falls > 0;
+}
+
 // The i-th block that is looked at.
 static uint64_t block_of(const struct pass *p, uint64_t i)
 {
@@ -230,6 +263,9 @@ static bool visit(void *ctx, uint64_t i)
     if (p->graph && !atomic_load_explicit(&p->loops, memory_order_relaxed) &&
         has_loop(p, begin, begin + n))
         atomic_store_explicit(&p->loops, true, memory_order_relaxed);
+    if (p->graph && !atomic_load_explicit(&p->falls, memory_order_relaxed) &&
+        has_fall(p, begin, begin + n))
+        atomic_store_explicit(&p->falls, true, memory_order_relaxed);
     if (p->cold)
         advise(data, n * p->elem_bytes, MADV_COLD);
     sl_scan_report(p->watch, n * p->elem_bytes);
@@ -353,7 +389,7 @@ uint64_t sl_scan_finite(const void *x, enum sl_dtype dtype, uint64_t n, uint64_t
 }
 
 uint64_t sl_scan_neighbours(const struct sl_dataset *ds, int threads,
-                            const struct sl_dataset_watch *watch, bool *loops)
+                            const struct sl_dataset_watch *watch, struct sl_scan_lists *found)
 {
     const size_t each = sl_dtype_bytes(ds->indices_dtype);
     struct pass p = {.data = ds->indices,
@@ -365,7 +401,8 @@ uint64_t sl_scan_neighbours(const struct sl_dataset *ds, int threads,
     p.check =
         each == 4 ? (struct check){any_id32, first_id32} : (struct check){any_id64, first_id64};
     const uint64_t bad = run_pass(&p, threads);
-    *loops = atomic_load_explicit(&p.loops, memory_order_relaxed);
+    found->have_loops = atomic_load_explicit(&p.loops, memory_order_relaxed);
+    found->rise = !atomic_load_explicit(&p.falls, memory_order_relaxed);
     return bad;
 }
 

@@ -36,10 +36,16 @@ uint64_t sl_scan_numbers(const void *x, enum sl_dtype dtype, uint64_t n, int thr
 uint64_t sl_scan_finite(const void *x, enum sl_dtype dtype, uint64_t n, uint64_t bytes, int threads,
                         const struct sl_dataset_watch *watch);
 
-// First edge whose source is no vertex; without one *loops says whether any vertex is its own
-// neighbour. Offsets are valid. watch may be NULL.
+// What a pass over all lists of neighbours finds.
+struct sl_scan_lists {
+    bool have_loops; // a vertex is its own neighbour
+    bool rise;       // each list is in rising order
+};
+
+// First edge whose source is no vertex; without one `found` is set. Offsets are valid. watch may be
+// NULL.
 uint64_t sl_scan_neighbours(const struct sl_dataset *ds, int threads,
-                            const struct sl_dataset_watch *watch, bool *loops);
+                            const struct sl_dataset_watch *watch, struct sl_scan_lists *found);
 
 // So many bytes have been looked at, by others than these.
 static inline void sl_scan_report(const struct sl_dataset_watch *watch, uint64_t bytes)

@@ -31,6 +31,7 @@
 #include "common/base/simd.h"
 #include "kernels/cpu/khop_lanes.h"
 #include "kernels/cpu/khop_pipe.h"
+#include "kernels/excluded_internal.h"
 #include "kernels/idmap_internal.h"
 #include "kernels/kernels_internal.h"
 #include "kernels/khop_internal.h"
@@ -46,6 +47,7 @@ struct drawn_rows {
     uint32_t n;
     uint64_t first[SL_KHOP_LANES]; // the row's first position in indices
     uint64_t *edge[SL_KHOP_LANES]; // where its edges stand in the pipe
+    uint32_t exclude;              // lanes of rows with excluded edges, as bits
     struct sl_khop_lanes lanes;
 };
 
@@ -84,8 +86,15 @@ static void draw_many(const struct sl_khop_args *args, uint32_t k, uint32_t row,
     }
 }
 
+// Edges that were drawn from those that are left of a row, to their places in the whole row.
+static void place_edges(struct sl_excluded_row out, uint64_t first, uint64_t *edge, uint32_t n)
+{
+    for (uint32_t j = 0; j < n; j++)
+        edge[j] = first + sl_excluded_place(out, (uint32_t)(edge[j] - first));
+}
+
 // Draws for the rows that wait and puts their positions where they belong.
-SL_INLINE void draw_rows(struct hop *hop)
+SL_INLINE void draw_rows(struct hop *hop, const bool excludes)
 {
     struct drawn_rows *drawn = &hop->drawn;
     for (uint32_t l = drawn->n; l < SL_KHOP_LANES; l++) {
@@ -97,12 +106,17 @@ SL_INLINE void draw_rows(struct hop *hop)
         for (uint32_t slot = 0; slot < hop->k; slot++)
             drawn->edge[l][slot] = drawn->first[l] + drawn->lanes.x[slot][l];
     drawn->n = 0;
+    for (; excludes && drawn->exclude != 0; drawn->exclude &= drawn->exclude - 1) {
+        const uint32_t l = (uint32_t)__builtin_ctz(drawn->exclude);
+        place_edges(sl_excluded_row(hop->args->excluded, drawn->lanes.row[l]), drawn->first[l],
+                    drawn->edge[l], hop->k);
+    }
 }
 
 // Hands out edges of the current row, which takes `take` of them, as far as the group has room.
 // Returns whether it is finished.
 SL_INLINE bool hand_out(struct hop *hop, uint64_t first, uint64_t degree, bool draws, uint64_t take,
-                        uint32_t room, uint64_t *edge, uint32_t *n)
+                        struct sl_excluded_row out, uint32_t room, uint64_t *edge, uint32_t *n)
 {
     uint32_t some = (uint32_t)SL_MIN(take - hop->offset, (uint64_t)room);
     if (!draws) {
@@ -114,6 +128,8 @@ SL_INLINE bool hand_out(struct hop *hop, uint64_t first, uint64_t degree, bool d
         for (uint32_t j = 0; j < some; j++)
             edge[j] = first + hop->set->drawn[hop->offset + j];
     }
+    if (__builtin_expect(out.n > 0, 0))
+        place_edges(out, first, edge, some);
     *n += some;
     hop->offset += some;
     if (hop->offset < take)
@@ -123,7 +139,8 @@ SL_INLINE bool hand_out(struct hop *hop, uint64_t first, uint64_t degree, bool d
 }
 
 // Puts the next group's edges behind those in the pipe, writes indptr for the rows it completes.
-SL_INLINE int plan(struct hop *hop)
+// `excludes` is a constant: whether there are excluded edges.
+SL_INLINE int plan(struct hop *hop, const bool excludes)
 {
     const struct sl_khop_args *args = hop->args;
     const uint64_t room = SL_MIN(args->indices_capacity, (uint64_t)UINT32_MAX);
@@ -132,10 +149,13 @@ SL_INLINE int plan(struct hop *hop)
     while (hop->row < args->n_dst && hop->drawn.n < SL_KHOP_LANES) {
         const uint64_t *indptr = &args->topology->indptr[args->nodes[hop->row]];
         uint64_t first = indptr[0], degree = indptr[1] - first;
-        const bool draws = sl_khop_draws(degree, args->fanout, args->replace);
-        uint64_t take = draws ? hop->k : degree;
         if (__builtin_expect(degree >= UINT32_MAX, 0))
             return sl_khop_fail_degree(args, hop->row, degree);
+        const struct sl_excluded_row out =
+            sl_excluded_row(excludes ? args->excluded : NULL, hop->row);
+        degree -= out.n;
+        const bool draws = sl_khop_draws(degree, args->fanout, args->replace);
+        uint64_t take = draws ? hop->k : degree;
         if (__builtin_expect(hop->n_edges + take > room, 0))
             return sl_khop_fail_indices(args, hop->n_edges + take);
         if (draws && hop->k <= SL_KHOP_LANE_FANOUT_MAX) {
@@ -146,8 +166,10 @@ SL_INLINE int plan(struct hop *hop)
             hop->drawn.lanes.degree[l] = (uint32_t)degree;
             hop->drawn.first[l] = first;
             hop->drawn.edge[l] = edge + n;
+            if (excludes)
+                hop->drawn.exclude |= (uint32_t)(out.n > 0) << l;
             n += (uint32_t)take;
-        } else if (!hand_out(hop, first, degree, draws, take, GROUP_EDGES - n, edge + n, &n)) {
+        } else if (!hand_out(hop, first, degree, draws, take, out, GROUP_EDGES - n, edge + n, &n)) {
             break;
         }
         sl_khop_fetch_row(args, (uint64_t)hop->row + OFFSETS_AHEAD);
@@ -156,7 +178,7 @@ SL_INLINE int plan(struct hop *hop)
     }
     hop->pipe.n_fresh = n;
     if (hop->drawn.n)
-        draw_rows(hop);
+        draw_rows(hop, excludes);
     return SL_OK;
 }
 
@@ -168,13 +190,14 @@ SL_SIMD(int, khop, (const struct sl_khop_args *args), (args))
     hop.row = args->first_row;
     hop.offset = 0;
     hop.n_edges = hop.pipe.n_done = sl_khop_first_edge(args);
+    hop.drawn.exclude = 0;
     hop.drawn.n = hop.pipe.n = hop.pipe.read = hop.pipe.n_fresh = 0;
     if (hop.k > SL_KHOP_LANE_FANOUT_MAX)
         SL_TRY(sl_idmap_distinct(args->map, hop.k, &hop.set));
     for (uint32_t row = 0; row < OFFSETS_AHEAD; row++)
         sl_khop_fetch_row(args, (uint64_t)hop.row + row);
     for (bool last = hop.row == args->n_dst; !last;) {
-        SL_TRY(plan(&hop));
+        SL_TRY(args->excluded ? plan(&hop, true) : plan(&hop, false));
         last = hop.row == args->n_dst;
         SL_TRY(sl_khop_pipe_run(args, &hop.pipe, last));
     }

@@ -26,6 +26,7 @@
 #include "common/base/simd.h"
 #include "kernels/cpu/cpu_internal.h"
 #include "kernels/cpu/khop_pipe.h"
+#include "kernels/excluded_internal.h"
 #include "kernels/kernels_internal.h"
 #include "kernels/labor_internal.h"
 
@@ -124,17 +125,21 @@ SL_INLINE void look_at(struct hop *hop, uint64_t first, uint32_t j, uint32_t n)
         shorten(hop);
 }
 
-// The k smallest of a row with more than k edges, in the list.
-SL_INLINE void choose(struct hop *hop, uint64_t first, uint32_t degree)
+// The k smallest of a row with more than k edges that are not excluded, in the list.
+SL_INLINE void choose(struct hop *hop, uint64_t first, uint32_t degree, struct sl_excluded_row out)
 {
     // Below it there are `expected` of the row's numbers, more or less: it is rare that they are
     // fewer than k, and then all are looked at again.
-    uint64_t bound = ((uint64_t)hop->expected << 32) / degree;
+    uint64_t bound = ((uint64_t)hop->expected << 32) / (degree - out.n);
     hop->bound = bound <= UINT32_MAX ? bound << 32 : UINT64_MAX;
     for (;;) {
         hop->n = 0;
-        for (uint32_t j = 0; j < degree; j += LANES)
-            look_at(hop, first, j, SL_MIN(degree - j, (uint32_t)LANES));
+        for (uint32_t i = 0, from = 0; i <= out.n; i++) { // the edges between excluded ones
+            const uint32_t end = i < out.n ? out.at[i] : degree;
+            for (uint32_t j = from; j < end; j += LANES)
+                look_at(hop, first, j, SL_MIN(end - j, (uint32_t)LANES));
+            from = end + 1;
+        }
         if (hop->n >= hop->k)
             break;
         hop->bound = UINT64_MAX;
@@ -153,18 +158,21 @@ SL_INLINE int sample_row(struct hop *hop, uint32_t row)
     uint64_t first = indptr[0], degree = indptr[1] - first;
     if (__builtin_expect(degree >= UINT32_MAX, 0))
         return sl_khop_fail_degree(args, row, degree);
-    bool all = degree <= hop->k;
-    uint64_t take = all ? degree : hop->k;
+    const struct sl_excluded_row out = sl_excluded_row(args->excluded, row);
+    const uint64_t left = degree - out.n;
+    bool all = left <= hop->k;
+    uint64_t take = all ? left : hop->k;
     if (__builtin_expect(hop->n_edges + take > room, 0))
         return sl_khop_fail_indices(args, hop->n_edges + take);
     hop->n_edges += take;
     args->indptr[row + 1] = (uint32_t)hop->n_edges;
     if (all) {
-        for (uint64_t j = 0; j < degree; j++)
-            SL_TRY(sl_khop_pipe_push(args, &hop->pipe, first + j));
+        for (uint64_t i = 0, j = 0; i <= out.n; i++, j++)
+            for (const uint64_t end = i < out.n ? out.at[i] : degree; j < end; j++)
+                SL_TRY(sl_khop_pipe_push(args, &hop->pipe, first + j));
         return SL_OK;
     }
-    choose(hop, first, (uint32_t)degree);
+    choose(hop, first, (uint32_t)degree, out);
     for (uint32_t i = 0; i < hop->k; i++)
         SL_TRY(sl_khop_pipe_push(args, &hop->pipe, first + (uint32_t)hop->list[i]));
     return SL_OK;

@@ -29,6 +29,7 @@
 #include "common/base/simd.h"
 #include "kernels/cpu/cpu_internal.h"
 #include "kernels/cpu/khop_pipe.h"
+#include "kernels/excluded_internal.h"
 #include "kernels/idmap_internal.h"
 #include "kernels/kernels_internal.h"
 #include "kernels/walk_internal.h"
@@ -37,6 +38,7 @@ enum {
     ROWS = SL_CPU_PHILOX_LANES,
     PATHS = 8,
     WALKERS = ROWS * PATHS,
+    EXCLUDE_BITS = 16, // of a vertex's hash
 };
 
 #define NOBODY UINT32_MAX // no vertex has this id: a path that has ended, or nobody met
@@ -63,6 +65,8 @@ struct walks {
     uint32_t at[WALKERS];       // (PATHS, ROWS) vertex, or NOBODY
     uint64_t position[WALKERS]; // of the id to move to
     uint32_t move_words[4 * WALKERS], restart_words[4 * WALKERS];
+    // A bit for each hash of a vertex with excluded edges: the map is asked about those alone.
+    uint64_t excludes[(1 << EXCLUDE_BITS) / 64];
 };
 
 // ---- memory -------------------------------------------------------------------------------------
@@ -98,6 +102,29 @@ static int take_scratch(struct walks *w)
     return SL_OK;
 }
 
+// ---- excluded edges -----------------------------------------------------------------------------
+
+static void note_excluded(struct walks *w)
+{
+    const struct sl_excluded *excluded = w->args->excluded;
+    memset(w->excludes, 0, sizeof w->excludes);
+    for (uint32_t row = 0; row < excluded->n_rows; row++) {
+        const uint32_t at = sl_idmap_hash(w->args->nodes[row], 32 - EXCLUDE_BITS);
+        const uint64_t has = excluded->offsets[row + 1] > excluded->offsets[row];
+        w->excludes[at / 64] |= has << (at % 64);
+    }
+}
+
+// Those of a vertex that a path stands on.
+SL_INLINE struct sl_excluded_row excluded_of(const struct walks *w, uint32_t vertex)
+{
+    const uint32_t at = sl_idmap_hash(vertex, 32 - EXCLUDE_BITS);
+    uint32_t row;
+    if ((w->excludes[at / 64] >> (at % 64) & 1) && sl_idmap_lookup(w->args->map, vertex, &row))
+        return sl_excluded_row(w->args->excluded, row);
+    return (struct sl_excluded_row){0};
+}
+
 // ---- walking ------------------------------------------------------------------------------------
 
 // The words of steps step .. step + 3 (step is a multiple of 4) for n_paths paths of the group.
@@ -116,9 +143,10 @@ static void draw_words(struct walks *w, uint32_t row, uint32_t path, uint32_t n_
     }
 }
 
-// Draws one step's positions for the paths path .. path + n_paths - 1 of n rows.
+// Draws one step's positions for the paths path .. path + n_paths - 1 of n rows. `excludes` is a
+// constant: whether there are excluded edges.
 SL_INLINE int choose(struct walks *w, uint32_t row, uint32_t n, uint32_t path, uint32_t n_paths,
-                     uint32_t step)
+                     uint32_t step, const bool excludes)
 {
     const struct sl_khop_args *hop = w->args;
     const uint64_t *indptr = hop->topology->indptr;
@@ -134,6 +162,9 @@ SL_INLINE int choose(struct walks *w, uint32_t row, uint32_t n, uint32_t path, u
             uint64_t first = indptr[at], degree = indptr[at + 1] - first;
             if (__builtin_expect(degree >= UINT32_MAX, 0))
                 return sl_walk_fail_degree(w->args, at, degree);
+            const struct sl_excluded_row out =
+                excludes ? excluded_of(w, at) : (struct sl_excluded_row){0};
+            degree -= out.n;
             if (degree == 0) {
                 w->at[i] = NOBODY;
                 continue;
@@ -142,6 +173,8 @@ SL_INLINE int choose(struct walks *w, uint32_t row, uint32_t n, uint32_t path, u
                 uint32_t group = (path + p) * sl_walk_path_groups(w->args->length) + step / 4;
                 x = sl_walk_move(hop, row + r, group, step, w->move_words[word], (uint32_t)degree);
             }
+            if (excludes)
+                x = sl_excluded_place(out, x);
             w->position[i] = first + x;
             sl_khop_fetch(ids, first + x);
         }
@@ -180,7 +213,8 @@ SL_INLINE int walk(struct walks *w, uint32_t row, uint32_t n)
         for (uint32_t step = 0; step < args->length; step++) {
             if ((step & 3) == 0)
                 draw_words(w, row, path, n_paths, step);
-            SL_TRY(choose(w, row, n, path, n_paths, step));
+            SL_TRY(args->excluded ? choose(w, row, n, path, n_paths, step, true)
+                                  : choose(w, row, n, path, n_paths, step, false));
             move(w, row, n, path, n_paths, step);
         }
     }
@@ -295,6 +329,8 @@ SL_SIMD(int, sample, (const struct sl_khop_args *args), (args))
     w.take_max = args->fanout < 0 ? w.steps : (uint32_t)SL_MIN(args->fanout, (int64_t)w.steps);
     w.n_edges = sl_khop_first_edge(args);
     SL_TRY(take_scratch(&w));
+    if (args->excluded)
+        note_excluded(&w);
     prefetch_rows(args, args->first_row);
     for (uint64_t row = args->first_row; row < args->n_dst; row += ROWS) {
         uint32_t n = (uint32_t)SL_MIN((uint64_t)ROWS, args->n_dst - row), n_chosen = 0;

@@ -13,6 +13,7 @@
  *     many edges   weighted_long.h    a window where the edge should be, next to where it was not
  *     a large fanout                  weighted_lane.h   halving, each row with its own list
  *     with replacement                weighted_lane.h   halving, the list stays empty
+ *     excluded edges                  weighted_lane.h   halving, the list has them at the start
  *
  * The sums of rows of few edges are asked for one group earlier, of others the last one, and their
  * windows for all rows before the first is looked at. The words of a slot are drawn for all lanes
@@ -38,6 +39,7 @@
 #include "kernels/cpu/weighted_lane.h"
 #include "kernels/cpu/weighted_long.h"
 #include "kernels/cpu/weighted_short.h"
+#include "kernels/excluded_internal.h"
 #include "kernels/kernels_internal.h"
 #include "kernels/weighted_internal.h"
 
@@ -59,6 +61,8 @@ struct hop {
     struct sl_weighted_longs longs;
     uint32_t long_of[LANES];   // a lane's row there
     uint32_t words[LANES * 4]; // Philox blocks of a pair of slots
+    char *lanes, *spare;       // memory of the lanes; of those of rows with excluded edges
+    size_t lane_bytes;
 };
 
 // ---- edges leave --------------------------------------------------------------------------------
@@ -91,12 +95,11 @@ SL_INLINE void have_pushed(struct hop *hop, uint32_t n)
     hop->n_edges += n;
 }
 
-// All edges that have a weight.
-SL_INLINE int push_row(struct hop *hop, uint64_t first, uint64_t degree)
+// Those of `degree` edges from `first` on that have a weight; `before` is the sum before them.
+SL_INLINE int push_all(struct hop *hop, uint64_t first, uint64_t degree, double before)
 {
     const struct sl_topology_view *t = hop->args->topology;
     const double *prefix = t->weight_prefix + first;
-    double before = 0;
     uint64_t *edges;
     SL_TRY(make_room(hop, degree, &edges));
     if (edges && t->weights_positive) {
@@ -119,6 +122,18 @@ SL_INLINE int push_row(struct hop *hop, uint64_t first, uint64_t degree)
         if (prefix[j] > before)
             SL_TRY(push(hop, first + j));
         before = prefix[j];
+    }
+    return SL_OK;
+}
+
+// All edges of a row that have a weight and are not excluded.
+SL_INLINE int push_row(struct hop *hop, uint64_t first, uint64_t degree, struct sl_excluded_row out)
+{
+    const double *prefix = hop->args->topology->weight_prefix + first;
+    for (uint64_t i = 0, from = 0; i <= out.n; i++) {
+        const uint64_t end = i < out.n ? out.at[i] : degree;
+        SL_TRY(push_all(hop, first + from, end - from, from > 0 ? prefix[from - 1] : 0.0));
+        from = end + 1;
     }
     return SL_OK;
 }
@@ -223,12 +238,14 @@ SL_INLINE void draw(struct hop *hop, uint32_t row, uint32_t *drawn, uint32_t n)
 // How a row is drawn.
 enum way { ALL, SHORT, LONG, LANE };
 
-SL_INLINE enum way way_of(const struct hop *hop, uint64_t degree)
+SL_INLINE enum way way_of(const struct hop *hop, uint64_t degree, struct sl_excluded_row out)
 {
     if (hop->replaces)
-        return degree > 0 ? LANE : ALL;
-    if (degree <= hop->k)
+        return degree > out.n ? LANE : ALL;
+    if (degree - out.n <= hop->k)
         return ALL;
+    if (__builtin_expect(out.n > 0, 0))
+        return LANE;
     if (degree <= SL_WEIGHTED_SHORT)
         return SHORT;
     return hop->k <= SL_WEIGHTED_LONG_FANOUT && degree <= SL_WEIGHTED_LONG_DEGREE ? LONG : LANE;
@@ -246,14 +263,41 @@ SL_INLINE void open_row(struct hop *hop, uint32_t l, const double *prefix, uint3
     }
 }
 
+// Takes up row + l, of which edges are excluded, in a lane of its own memory, from *spare on.
+static void open_excluding(struct hop *hop, uint32_t l, const double *prefix, uint32_t degree,
+                           struct sl_excluded_row out, char **spare)
+{
+    sl_weighted_lane_init(&hop->lane[l], hop->k + out.n, *spare);
+    *spare += sl_weighted_lane_bytes(hop->k + out.n);
+    sl_weighted_lane_open(&hop->lane[l], prefix, degree);
+    sl_weighted_lane_exclude(&hop->lane[l], hop->k, out);
+}
+
+// Bytes of such lanes that a group has at most.
+static size_t spare_bytes(const struct hop *hop)
+{
+    const struct sl_khop_args *args = hop->args;
+    const uint64_t end = args->excluded ? SL_MIN(args->excluded->n_rows, args->n_dst) : 0;
+    size_t most = 0, bytes = 0;
+    for (uint64_t row = args->first_row; row < end; row++) {
+        const uint32_t n = sl_excluded_row(args->excluded, (uint32_t)row).n;
+        if ((row - args->first_row) % hop->n_lanes == 0)
+            bytes = 0;
+        bytes += n > 0 ? sl_weighted_lane_bytes(hop->k + n) : 0;
+        most = SL_MAX(most, bytes);
+    }
+    return most;
+}
+
 // A row's edges: those that were drawn, or all when no weight is left. Each way ends in the same
 // calls, because what they are inlined as is large.
-SL_INLINE int push_edges(struct hop *hop, uint32_t l, uint64_t first, uint64_t degree)
+SL_INLINE int push_edges(struct hop *hop, uint32_t l, uint64_t first, uint64_t degree,
+                         struct sl_excluded_row out)
 {
     const struct sl_weighted_longs *longs = &hop->longs;
     const struct sl_weighted_short *row = &hop->shorts.row[l];
-    const struct sl_weighted_lane *lane = &hop->lane[l];
-    const enum way way = way_of(hop, degree);
+    struct sl_weighted_lane *lane = &hop->lane[l];
+    const enum way way = way_of(hop, degree, out);
     uint32_t r = hop->long_of[l], n = 0;
     const uint32_t *drawn = NULL;
     double left = 0;
@@ -266,7 +310,9 @@ SL_INLINE int push_edges(struct hop *hop, uint32_t l, uint64_t first, uint64_t d
     if (left > 0)
         return push_some(hop, first, drawn, n);
     if (way != LANE)
-        return push_row(hop, first, degree);
+        return push_row(hop, first, degree, out);
+    if (__builtin_expect(out.n > 0, 0))
+        sl_weighted_lane_strip(lane, out);
     for (uint32_t c = 0; c < lane->n_chunks; c++)
         SL_TRY(push_some(hop, first, lane->chunks[c]->at, lane->chunks[c]->n));
     return SL_OK;
@@ -278,6 +324,7 @@ SL_INLINE int sample_group(struct hop *hop, uint32_t row, uint32_t n)
     const struct sl_khop_args *args = hop->args;
     const struct sl_topology_view *t = args->topology;
     uint32_t in_lanes[LANES], n_in_lanes = 0, n_drawn = 0;
+    char *spare = hop->spare;
     sl_weighted_shorts_reset(&hop->shorts);
     sl_weighted_longs_reset(&hop->longs);
     for (uint32_t l = 0; l < n; l++) {
@@ -287,8 +334,12 @@ SL_INLINE int sample_group(struct hop *hop, uint32_t row, uint32_t n)
             return sl_khop_fail_degree(args, row + l, degree);
         sl_khop_fetch_row(args, (uint64_t)row + l + 2 * (uint64_t)hop->n_lanes);
         prefetch_sums(args, hop->k, (uint64_t)row + l + hop->n_lanes);
-        enum way way = way_of(hop, degree);
-        open_row(hop, l, t->weight_prefix + first, (uint32_t)degree, way);
+        const struct sl_excluded_row out = sl_excluded_row(args->excluded, row + l);
+        enum way way = way_of(hop, degree, out);
+        if (__builtin_expect(way == LANE && out.n > 0, 0))
+            open_excluding(hop, l, t->weight_prefix + first, (uint32_t)degree, out, &spare);
+        else
+            open_row(hop, l, t->weight_prefix + first, (uint32_t)degree, way);
         in_lanes[n_in_lanes] = l;
         n_in_lanes += way == LANE;
         n_drawn += way != ALL;
@@ -298,9 +349,12 @@ SL_INLINE int sample_group(struct hop *hop, uint32_t row, uint32_t n)
     for (uint32_t l = 0; l < n; l++) {
         uint64_t first = t->indptr[args->nodes[row + l]];
         uint64_t degree = t->indptr[args->nodes[row + l] + 1] - first;
-        SL_TRY(push_edges(hop, l, first, degree));
+        const struct sl_excluded_row out = sl_excluded_row(args->excluded, row + l);
+        SL_TRY(push_edges(hop, l, first, degree, out));
         args->indptr[row + l + 1] = (uint32_t)hop->n_edges;
     }
+    for (uint32_t l = 0; __builtin_expect(spare != hop->spare, 0) && l < n; l++)
+        sl_weighted_lane_init(&hop->lane[l], hop->k, hop->lanes + l * hop->lane_bytes);
     return SL_OK;
 }
 
@@ -313,14 +367,19 @@ SL_SIMD(int, sample, (const struct sl_khop_args *args), (args))
     hop.n_edges = hop.pipe.n_done = sl_khop_first_edge(args);
     hop.pipe.n_fresh = hop.pipe.n = hop.pipe.read = 0;
     hop.n_lanes = LANES;
+    hop.lanes = hop.spare = NULL;
+    hop.lane_bytes = 0;
     if (args->fanout > 0) {
         sl_weighted_longs_init(&hop.longs, SL_MIN(hop.k, (uint32_t)SL_WEIGHTED_LONG_FANOUT));
         hop.n_lanes = SL_MAX(SL_MIN(LANE_SLOTS / hop.k, (uint32_t)LANES), 1u);
-        size_t bytes = sl_weighted_lane_bytes(hop.k);
+        hop.lane_bytes = sl_weighted_lane_bytes(hop.k);
+        const size_t bytes = hop.lane_bytes * hop.n_lanes;
         void *scratch;
-        SL_TRY(sl_idmap_scratch(args->map, bytes * hop.n_lanes, &scratch));
+        SL_TRY(sl_idmap_scratch(args->map, bytes + spare_bytes(&hop), &scratch));
+        hop.lanes = scratch;
+        hop.spare = hop.lanes + bytes;
         for (uint32_t l = 0; l < hop.n_lanes; l++)
-            sl_weighted_lane_init(&hop.lane[l], hop.k, (char *)scratch + l * bytes);
+            sl_weighted_lane_init(&hop.lane[l], hop.k, hop.lanes + l * hop.lane_bytes);
     }
     for (uint64_t l = 0; l < 2 * hop.n_lanes; l++)
         sl_khop_fetch_row(args, args->first_row + l);

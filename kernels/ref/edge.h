@@ -6,6 +6,7 @@
 
 #include "common/base/dtype.h"
 #include "common/base/error.h"
+#include "kernels/excluded_internal.h"
 #include "kernels/idmap_internal.h"
 #include "kernels/khop_internal.h"
 
@@ -14,6 +15,14 @@ static inline uint32_t sl_ref_neighbour(const struct sl_topology_view *t, uint64
     if (sl_dtype_bytes(t->indices_dtype) == 4)
         return ((const uint32_t *)t->indices)[position];
     return (uint32_t)((const uint64_t *)t->indices)[position];
+}
+
+// Where in the whole row the edge stands that is number x of those that are not excluded.
+static inline uint32_t sl_ref_place(struct sl_excluded_row out, uint32_t x)
+{
+    for (uint32_t i = 0; i < out.n && out.at[i] <= x; i++)
+        x++;
+    return x;
 }
 
 // The row's next neighbour is `vertex`, which gets a local id unless it has one. SL_OK, or

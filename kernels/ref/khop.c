@@ -33,14 +33,16 @@ static int sample_row(const struct sl_khop_args *args, uint32_t row, uint32_t *t
     uint64_t degree = indptr[1] - indptr[0];
     if (degree >= UINT32_MAX)
         return sl_khop_fail_degree(args, row, degree);
+    const struct sl_excluded_row out = sl_excluded_row(args->excluded, row);
+    degree -= out.n;
     if (!sl_khop_draws(degree, args->fanout, args->replace)) {
-        for (uint64_t j = 0; j < degree; j++)
-            SL_TRY(sl_ref_add_edge(args, indptr[0] + j, n_edges));
+        for (uint32_t j = 0; j < degree; j++)
+            SL_TRY(sl_ref_add_edge(args, indptr[0] + sl_ref_place(out, j), n_edges));
         return SL_OK;
     }
     for (uint32_t slot = 0; slot < (uint32_t)args->fanout; slot++) {
         taken[slot] = draw_position(args, row, slot, (uint32_t)degree, taken);
-        SL_TRY(sl_ref_add_edge(args, indptr[0] + taken[slot], n_edges));
+        SL_TRY(sl_ref_add_edge(args, indptr[0] + sl_ref_place(out, taken[slot]), n_edges));
     }
     return SL_OK;
 }

@@ -34,19 +34,23 @@ static int sample_row(const struct sl_khop_args *args, uint32_t row, uint64_t *n
     uint64_t degree = args->topology->indptr[args->nodes[row] + 1] - first;
     if (degree >= UINT32_MAX)
         return sl_khop_fail_degree(args, row, degree);
+    const struct sl_excluded_row out = sl_excluded_row(args->excluded, row);
+    degree -= out.n;
     uint64_t last = UINT64_MAX; // the largest key that is taken
     if (args->fanout != -1 && degree > (uint64_t)args->fanout) {
         void *scratch;
         SL_TRY(sl_idmap_scratch(args->map, degree * sizeof(uint64_t), &scratch));
         uint64_t *keys = scratch;
         for (uint32_t j = 0; j < degree; j++)
-            keys[j] = key_of(args, first, j);
+            keys[j] = key_of(args, first, sl_ref_place(out, j));
         qsort(keys, degree, sizeof *keys, compare_keys);
         last = keys[args->fanout - 1];
     }
-    for (uint32_t j = 0; j < degree; j++)
-        if (key_of(args, first, j) <= last)
-            SL_TRY(sl_ref_add_edge(args, first + j, n_edges));
+    for (uint32_t j = 0; j < degree; j++) {
+        const uint32_t place = sl_ref_place(out, j);
+        if (key_of(args, first, place) <= last)
+            SL_TRY(sl_ref_add_edge(args, first + place, n_edges));
+    }
     return SL_OK;
 }
 

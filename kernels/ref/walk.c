@@ -47,13 +47,17 @@ static int walk_path(const struct sl_khop_args *args, uint32_t i, uint32_t p, st
         uint64_t degree = args->topology->indptr[at + 1] - first;
         if (degree >= UINT32_MAX)
             return sl_walk_fail_degree(args, at, degree);
+        uint32_t row;
+        struct sl_excluded_row out = {0};
+        if (sl_idmap_lookup(args->map, at, &row)) // of others none are excluded
+            out = sl_excluded_row(args->excluded, row);
+        degree -= out.n;
         if (degree == 0)
             return SL_OK;
         block = sl_philox(args->seed, sl_rng_word0(args->stream, args->hop, group), i, args->batch,
                           args->epoch);
-        at =
-            sl_ref_neighbour(args->topology, first + sl_walk_move(args, i, group, s, block.w[s & 3],
-                                                                  (uint32_t)degree));
+        const uint32_t x = sl_walk_move(args, i, group, s, block.w[s & 3], (uint32_t)degree);
+        at = sl_ref_neighbour(args->topology, first + sl_ref_place(out, x));
         if (at != start)
             count(met, at);
     }

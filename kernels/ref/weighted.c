@@ -20,7 +20,7 @@ struct row {
     uint32_t degree;
     uint32_t n_drawn, n_gone;
     uint32_t *drawn;  // (k) positions in the order of the slots
-    uint32_t *sorted; // (k) those that were taken away, in the order of the file
+    uint32_t *sorted; // (k + excluded) those that were taken away, in the order of the file
 };
 
 static double weight_of(const struct row *row, uint32_t edge)
@@ -53,6 +53,18 @@ static void take_away(struct row *row, uint32_t edge)
     row->sorted[at] = edge;
 }
 
+// All edges that have a weight.
+static int add_all(const struct sl_khop_args *args, const struct row *row,
+                   struct sl_excluded_row out, uint64_t first, uint64_t *n_edges)
+{
+    for (uint32_t j = 0; j < row->degree - out.n; j++) {
+        const uint32_t edge = sl_ref_place(out, j);
+        if (weight_of(row, edge) > 0)
+            SL_TRY(sl_ref_add_edge(args, first + edge, n_edges));
+    }
+    return SL_OK;
+}
+
 static int sample_row(const struct sl_khop_args *args, uint32_t i, struct row *row,
                       uint64_t *n_edges)
 {
@@ -63,13 +75,14 @@ static int sample_row(const struct sl_khop_args *args, uint32_t i, struct row *r
     row->prefix = args->topology->weight_prefix + first;
     row->degree = (uint32_t)degree;
     row->n_drawn = row->n_gone = 0;
-    if (args->fanout == -1) {
-        for (uint32_t edge = 0; edge < row->degree; edge++)
-            if (weight_of(row, edge) > 0)
-                SL_TRY(sl_ref_add_edge(args, first + edge, n_edges));
-        return SL_OK;
-    }
+    const struct sl_excluded_row out = sl_excluded_row(args->excluded, i);
+    if (args->fanout == -1)
+        return add_all(args, row, out, first, n_edges);
     double left = degree > 0 ? row->prefix[degree - 1] : 0.0;
+    for (uint32_t e = 0; e < out.n; e++) {
+        take_away(row, out.at[e]);
+        left -= weight_of(row, out.at[e]);
+    }
     for (uint32_t slot = 0; slot < (uint32_t)args->fanout && left > 0; slot++) {
         double x = sl_weighted_draw(args->seed, args->stream, args->epoch, args->batch, args->hop,
                                     i, slot, left);
@@ -80,9 +93,10 @@ static int sample_row(const struct sl_khop_args *args, uint32_t i, struct row *r
         take_away(row, edge);
         left -= weight_of(row, edge);
     }
-    const uint32_t *order = left > 0 ? row->drawn : row->sorted;
+    if (!(left > 0))
+        return add_all(args, row, out, first, n_edges);
     for (uint32_t slot = 0; slot < row->n_drawn; slot++)
-        SL_TRY(sl_ref_add_edge(args, first + order[slot], n_edges));
+        SL_TRY(sl_ref_add_edge(args, first + row->drawn[slot], n_edges));
     return SL_OK;
 }
 
@@ -92,7 +106,10 @@ int sl_ref_khop_weighted(const struct sl_khop_args *args)
     struct row row = {0};
     if (args->fanout > 0) {
         void *scratch;
-        SL_TRY(sl_idmap_scratch(args->map, (size_t)args->fanout * 2 * sizeof(uint32_t), &scratch));
+        size_t words = (size_t)args->fanout * 2;
+        if (args->excluded)
+            words += args->excluded->offsets[args->excluded->n_rows];
+        SL_TRY(sl_idmap_scratch(args->map, words * sizeof(uint32_t), &scratch));
         row.drawn = scratch;
         row.sorted = row.drawn + args->fanout;
     }

@@ -140,6 +140,8 @@ struct ask {
     struct key key;
     uint32_t first, n_dst; // vertices first .. first + n_dst - 1
     int64_t fanout;
+    bool replace, edge_ids; // edge_ids: the hop has them
+    const struct sl_excluded *excluded;
     uint32_t paths, length; // of a walk
     float restart;
     uint32_t nodes_capacity;   // 0: roomy
@@ -165,6 +167,7 @@ struct hop {
     uint32_t n_nodes, n_edges;
     uint32_t *nodes, *indptr, *indices; // with GUARD words behind each
     float *visits;
+    uint64_t *edge_ids; // NULL: not asked for
 };
 
 static inline uint32_t *guarded(uint64_t n)
@@ -198,10 +201,11 @@ static inline struct hop draw(struct ask ask)
     if (!ask.nodes_capacity)
         ask.nodes_capacity = g->n;
     if (!ask.indices_capacity && !ask.no_room)
-        ask.indices_capacity = ask.kind == SL_SAMPLER_WALK
-                                   ? (uint64_t)ask.n_dst * ask.paths * ask.length
-                                   : g->indptr[ask.first + ask.n_dst] -
-                                         g->indptr[ask.first]; // of these rows all edges
+        ask.indices_capacity =
+            ask.kind == SL_SAMPLER_WALK     ? (uint64_t)ask.n_dst * ask.paths * ask.length
+            : ask.replace && ask.fanout > 0 ? (uint64_t)ask.n_dst * (uint64_t)ask.fanout
+                                            : g->indptr[ask.first + ask.n_dst] -
+                                                  g->indptr[ask.first]; // of these rows all edges
     if (!ask.map)
         ask.map = map_of_test();
     EXPECT(sl_idmap_reset(ask.map, 1) == SL_OK, "no map");
@@ -209,6 +213,8 @@ static inline struct hop draw(struct ask ask)
     h.indptr = guarded((uint64_t)ask.n_dst + 1);
     h.indices = guarded(ask.indices_capacity);
     h.visits = (float *)(void *)guarded(ask.indices_capacity);
+    if (ask.edge_ids)
+        h.edge_ids = calloc(ask.indices_capacity + 1, sizeof *h.edge_ids);
     for (uint32_t i = 0; i < ask.n_dst; i++) {
         uint32_t local;
         EXPECT(sl_idmap_insert(ask.map, ask.first + i, h.nodes, &h.n_nodes, ask.nodes_capacity,
@@ -224,6 +230,9 @@ static inline struct hop draw(struct ask ask)
         .batch = ask.key.batch,
         .hop = ask.key.hop,
         .fanout = ask.fanout,
+        .replace = ask.replace,
+        .excluded = ask.excluded,
+        .edge_ids = h.edge_ids,
         .n_dst = ask.n_dst,
         .nodes = h.nodes,
         .n_nodes = &h.n_nodes,
@@ -252,6 +261,7 @@ static inline void hop_free(struct hop *h)
     free(h->indptr);
     free(h->indices);
     free(h->visits);
+    free(h->edge_ids);
 }
 
 static inline void expect_same(const struct hop *a, const struct hop *b, uint32_t n_dst)

@@ -78,6 +78,7 @@ TEST(who_is_handed_a_record_knows_what_was_found)
     must(open_recorded(record, &ds));
     ck_assert_uint_eq(ds.max_degree, 3);
     ck_assert(ds.loop_free);
+    ck_assert(ds.lists_rise);
     ck_assert_uint_eq(ds.feat_checked, 15 * sizeof(float));
     ck_assert(!ds.validated_now);
     ck_assert_uint_eq(ds.split[SL_SPLIT_TRAIN].n, 2);

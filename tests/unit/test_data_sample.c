@@ -144,10 +144,10 @@ static uint64_t make_rows(uint64_t *indptr, uint32_t *indices)
 
 static void expect(const struct sl_dataset *ds, int threads, uint64_t bad, bool has_loops)
 {
-    bool loops = !has_loops;
-    ck_assert_uint_eq(sl_scan_neighbours(ds, threads, NULL, &loops), bad);
+    struct sl_scan_lists found = {.have_loops = !has_loops};
+    ck_assert_uint_eq(sl_scan_neighbours(ds, threads, NULL, &found), bad);
     if (bad == SL_SCAN_OK)
-        ck_assert_int_eq(loops, has_loops);
+        ck_assert_int_eq(found.have_loops, has_loops);
 }
 
 TEST(bad_neighbours_and_self_loops_are_found_in_one_pass)
@@ -173,6 +173,41 @@ TEST(bad_neighbours_and_self_loops_are_found_in_one_pass)
         ds.indices = wide;
         ds.indices_dtype = SL_DTYPE_I64;
         expect(&ds, threads, kind == 2 ? at : SL_SCAN_OK, kind == 1);
+        narrow[at] = before;
+    }
+}
+
+// In lists that rise, with equal neighbours and empty lists, one edge of many is made to fall: in
+// the middle of a block, at its ends and in its list's last place. First places cannot fall.
+TEST(lists_that_rise_are_told_from_others)
+{
+    static uint64_t indptr[N + 1], wide[EDGES_MAX];
+    static uint32_t narrow[EDGES_MAX];
+    const uint64_t n = make_rows(indptr, narrow), block = BLOCK / sizeof *narrow;
+    const uint64_t edges[] = {0,         1,     n - 1,      block - 1,     block,
+                              block + 1, n / 3, indptr[17], indptr[18] - 1};
+    struct sl_dataset ds = {.n_nodes = N, .n_edges = n, .indptr = indptr};
+    for (uint32_t v = 0; v < N; v++)
+        for (uint64_t e = indptr[v]; e < indptr[v + 1]; e++)
+            narrow[e] = 1 + N / 2 * (v % 2) +
+                        (uint32_t)((e - indptr[v]) * (N / 2) / (indptr[v + 1] - indptr[v]) / 2);
+    for (size_t i = 0; i <= SL_COUNT_OF(edges); i++) {
+        const uint64_t at = i < SL_COUNT_OF(edges) ? edges[i] : 0;
+        const uint32_t before = narrow[at];
+        bool rise = true;
+        narrow[at] = i < SL_COUNT_OF(edges) ? 0 : before;
+        for (uint32_t v = 0; v < N; v++)
+            for (uint64_t e = indptr[v]; e + 1 < indptr[v + 1]; e++)
+                rise &= narrow[e] <= narrow[e + 1];
+        for (uint64_t e = 0; e < n; e++)
+            wide[e] = narrow[e];
+        for (int is_wide = 0; is_wide < 2; is_wide++) {
+            struct sl_scan_lists found = {.rise = !rise};
+            ds.indices = is_wide ? (const void *)wide : (const void *)narrow;
+            ds.indices_dtype = is_wide ? SL_DTYPE_I64 : SL_DTYPE_U32;
+            ck_assert_uint_eq(sl_scan_neighbours(&ds, 2, NULL, &found), SL_SCAN_OK);
+            ck_assert_msg(found.rise == rise, "edge %llu: rising %d", (unsigned long long)at, rise);
+        }
         narrow[at] = before;
     }
 }

@@ -52,6 +52,7 @@ static const struct measurement measurements[] = {
     {"khop_weighted", perf_khop, NULL},
     {"random_walk", perf_khop, NULL},
     {"labor", perf_khop, NULL},
+    {"exclude", perf_exclude, NULL},
     {"weight_prefix", perf_weight_prefix, perf_gpu_draw},
     {"mark_ranks", perf_khop, perf_gpu_draw},
     {"split_rows", perf_split_rows, perf_gpu_draw},

@@ -146,6 +146,7 @@ void perf_update(struct perf *p);
 
 // Samples batches in all ways and marks them: the operations side by side (sample.c).
 void perf_khop(struct perf *p);
+void perf_exclude(struct perf *p);
 void perf_weight_prefix(struct perf *p);
 void perf_split_rows(struct perf *p);
 
