@@ -70,8 +70,8 @@ int sl_decoder_backward(const struct sl_layer_env *env, const struct sl_decoder 
                         const float *params, const struct sl_decoder_tape *tape, float *dscores,
                         float *gradient, float *dx);
 
-// The same scores without a way back. The pool, which holds nothing else, is reset; what is taken of
-// it is bounded by the rows, whatever n is.
+// The same scores without a way back. The pool, which holds nothing else, is reset; what is taken
+// of it is bounded by the rows, whatever n is.
 int sl_decoder_score(const struct sl_layer_env *env, const struct sl_decoder *d,
                      const float *params, const struct sl_decoder_pairs *pairs, float *scores);
 
