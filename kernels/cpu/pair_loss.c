@@ -137,7 +137,7 @@ SL_SIMD_VOID(bce_span,
     struct lanes pair;
     for (uint64_t at = begin; at < end; at += SL_LANES) {
         const uint32_t n = (uint32_t)SL_MIN(end - at, (uint64_t)SL_LANES);
-        sl_v16_i32 positive;
+        sl_v16_i32 positive = {0};
         for (uint32_t l = 0; l < SL_LANES; l++)
             positive[l] = at + l < args->n_positive ? -1 : 0;
         load_pairs(args, at, n, &pair);

@@ -10,7 +10,8 @@ int sl_ref_pair_dot(const struct sl_pair_dot_args *args)
     SL_TRY(sl_check_pair_dot(args));
     const uint64_t dim = args->dim;
     for (uint64_t p = 0; p < args->n; p++) {
-        const float *a = args->a + args->ids[2 * p] * dim, *b = args->b + args->ids[2 * p + 1] * dim;
+        const float *a = args->a + args->ids[2 * p] * dim,
+                    *b = args->b + args->ids[2 * p + 1] * dim;
         double sum = 0.0;
         for (uint64_t c = 0; c < dim; c++)
             sum += (args->scale ? (double)args->scale[c] : 1.0) * (double)a[c] * (double)b[c];

@@ -10,8 +10,8 @@
 // Positives, and negatives of each, below and above a vector and a warp; more than a segment.
 static const struct {
     uint32_t positives, per_positive;
-} shapes[] = {{0, 1}, {1, 1}, {1, 40}, {17, 1}, {5, 3}, {64, 2}, {33, 16}, {9, 33}, {3000, 1},
-              {700, 5}, {20, 300}};
+} shapes[] = {{0, 1},   {1, 1},  {1, 40},   {17, 1},  {5, 3},   {64, 2},
+              {33, 16}, {9, 33}, {3000, 1}, {700, 5}, {20, 300}};
 
 enum { PLAIN, TIES, LARGE, KINDS };
 
@@ -19,8 +19,9 @@ static float *random_scores(struct suite *t, size_t n, int kind)
 {
     float *x = t_random_floats(t, n);
     for (size_t i = 0; i < n; i++)
-        x[i] = kind == TIES ? (float)t_random_below(t, 3) - 1 : kind == LARGE ? x[i] * 1e4f
-                                                                             : x[i] * 5;
+        x[i] = kind == TIES    ? (float)t_random_below(t, 3) - 1
+               : kind == LARGE ? x[i] * 1e4f
+                               : x[i] * 5;
     return x;
 }
 
@@ -127,8 +128,7 @@ static void known_losses(struct suite *t)
         double loss, weight, dscore[6];
         uint64_t correct, counted;
     } want[] = {
-        {-log(s2) + 2 * log1p(exp(1.0)) + log1p(exp(1.0)) +
-             log1p(exp(-1.5)) + log1p(exp(0.5)),
+        {-log(s2) + 2 * log1p(exp(1.0)) + log1p(exp(1.0)) + log1p(exp(-1.5)) + log1p(exp(0.5)),
          6,
          {s2 - 1, -2 * s1, s1, 0, s15, s05},
          2, // 2, and -1.5

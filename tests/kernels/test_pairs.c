@@ -114,8 +114,8 @@ void test_pair_dot(struct suite *t)
     t_begin(t, "pair_dot refuses bad arguments");
     uint32_t ids[2] = {0, 0};
     float x = 2, score;
-    const struct sl_pair_dot_args good = {.n = 1, .ids = ids, .dim = 1, .a = &x, .b = &x,
-                                          .score = &score};
+    const struct sl_pair_dot_args good = {
+        .n = 1, .ids = ids, .dim = 1, .a = &x, .b = &x, .score = &score};
     t_expect_ok(t, t->dev->pair_dot(&good), "good arguments");
     t_expect(t, score == 4, "score %g", (double)score);
     struct sl_pair_dot_args args = good;

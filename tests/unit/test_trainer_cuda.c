@@ -39,7 +39,8 @@ static void compare_step(struct scene *s, struct sl_block *b, bool training)
         const float *outputs, *far_outputs;
         assert_ok(sl_model_evaluate(&s->cpu, s->params, here, x, &want, &outputs));
         assert_ok(sl_model_evaluate(&s->far, s->far_params, there, far_x, &found, &far_outputs));
-        const uint32_t n = s->cpu.objective->task == SL_TASK_LINK ? b->n_pairs : b->n_seeds * CLASSES;
+        const uint32_t n =
+            s->cpu.objective->task == SL_TASK_LINK ? b->n_pairs : b->n_seeds * CLASSES;
         float *rows = gpu_get(gpu, far_outputs, n * sizeof(float));
         assert_close("outputs", rows, outputs, n);
         free(rows);
@@ -99,8 +100,8 @@ static void compare_scores(struct scene *s)
     uint32_t *far_ids = gpu_put(gpu, ids, 2 * N * sizeof *ids);
     struct sl_loss_result want, found;
     assert_ok(sl_model_score(&s->cpu, s->params, x, ROWS, ids, N, scores, &want, N / 3));
-    assert_ok(sl_model_score(&s->far, s->far_params, far_x, ROWS, far_ids, N, far_scores, &found,
-                             N / 3));
+    assert_ok(
+        sl_model_score(&s->far, s->far_params, far_x, ROWS, far_ids, N, far_scores, &found, N / 3));
     float *rows = gpu_get(gpu, far_scores, N * sizeof *x);
     assert_close("scores", rows, scores, N);
     ck_assert_double_eq_tol(found.loss, want.loss, 1e-5 * want.loss);

@@ -16,8 +16,10 @@ static const struct {
     enum sl_decoder_kind decoder;
     enum sl_combine_kind combine;
 } DECODERS[] = {
-    {SL_DECODER_DOT, 0},      {SL_DECODER_COSINE, 0},
-    {SL_DECODER_DISTMULT, 0}, {SL_DECODER_BILINEAR, 0},
+    {SL_DECODER_DOT, 0},
+    {SL_DECODER_COSINE, 0},
+    {SL_DECODER_DISTMULT, 0},
+    {SL_DECODER_BILINEAR, 0},
     {SL_DECODER_MLP, SL_COMBINE_PRODUCT},
     {SL_DECODER_MLP, SL_COMBINE_CONCAT},
     {SL_DECODER_MLP, SL_COMBINE_DIFFERENCE},
@@ -159,9 +161,9 @@ static void check_gradients(struct world *w)
 {
     struct sl_model *m = &w->model;
     struct sl_loss_result result;
-    ck_assert_msg(sl_model_train(m, w->params, sl_block_here(w->block), w->x, w->gradient,
-                                 &result) == SL_OK,
-                  "%s", sl_error_message());
+    ck_assert_msg(
+        sl_model_train(m, w->params, sl_block_here(w->block), w->x, w->gradient, &result) == SL_OK,
+        "%s", sl_error_message());
     struct naive n = naive_make(&w->config, &w->g.ds, w->block, w->kept, true);
     double *p = fixture_alloc(m->n_params * sizeof *p), weight;
     for (uint64_t i = 0; i < m->n_params; i++)
@@ -209,9 +211,8 @@ static double loss_along(struct world *w, double times)
     float *params = fixture_alloc(w->model.n_params * sizeof *params);
     for (uint64_t i = 0; i < w->model.n_params; i++)
         params[i] = (float)(w->params[i] + times * w->gradient[i]);
-    ck_assert_int_eq(sl_model_evaluate(&w->model, params, sl_block_here(w->block), w->x, &result,
-                                       NULL),
-                     SL_OK);
+    ck_assert_int_eq(
+        sl_model_evaluate(&w->model, params, sl_block_here(w->block), w->x, &result, NULL), SL_OK);
     free(params);
     return result.loss;
 }
@@ -228,9 +229,9 @@ LOOP_TEST(gradients_behind_other_layers, 0, SL_COUNT_OF(DECODERS))
         struct world w;
         struct sl_loss_result result;
         world_init(&w, &c, POSITIVES, sl_kernels_cpu());
-        ck_assert_int_eq(sl_model_train(&w.model, w.params, sl_block_here(w.block), w.x,
-                                        w.gradient, &result),
-                         SL_OK);
+        ck_assert_int_eq(
+            sl_model_train(&w.model, w.params, sl_block_here(w.block), w.x, w.gradient, &result),
+            SL_OK);
         double squares = 0;
         for (uint64_t i = 0; i < w.model.n_params; i++)
             squares += (double)w.gradient[i] * (double)w.gradient[i];
@@ -391,11 +392,11 @@ static void pairs_fini(struct pairs *p)
 static void pairs_run(struct pairs *p, float *dscores)
 {
     struct sl_decoder_tape tape;
-    ck_assert_int_eq(
-        sl_decoder_forward(&p->env, &p->decoder, p->params, &p->of, p->scores, &tape), SL_OK);
-    ck_assert_int_eq(sl_decoder_backward(&p->env, &p->decoder, p->params, &tape, dscores,
-                                         p->gradient, p->dx),
+    ck_assert_int_eq(sl_decoder_forward(&p->env, &p->decoder, p->params, &p->of, p->scores, &tape),
                      SL_OK);
+    ck_assert_int_eq(
+        sl_decoder_backward(&p->env, &p->decoder, p->params, &tape, dscores, p->gradient, p->dx),
+        SL_OK);
 }
 
 // sum of dscore * score
@@ -420,8 +421,9 @@ static void check_slopes(struct pairs *p, const struct sl_config *c, const float
         const double g = (up - naive_sum(p, c, x, params)) / 2e-6;
         moved[i] = at[i];
         ck_assert_msg(fabs(g - found[i]) < 1e-4 * (1 + fabs(g)),
-                      "%s %llu of %llu: found %.7g, wanted %.7g", moved == x ? "row element" : "parameter",
-                      (unsigned long long)i, (unsigned long long)n, (double)found[i], g);
+                      "%s %llu of %llu: found %.7g, wanted %.7g",
+                      moved == x ? "row element" : "parameter", (unsigned long long)i,
+                      (unsigned long long)n, (double)found[i], g);
     }
 }
 

@@ -5,17 +5,16 @@
 #include "common/base/bits.h"
 #include "common/base/error.h"
 
-enum { WEIGHT };                                      // of distmult and bilinear
+enum { WEIGHT };                                         // of distmult and bilinear
 enum { LIN1_WEIGHT, LIN1_BIAS, LIN2_WEIGHT, LIN2_BIAS }; // of mlp
-enum { CHUNK_PAIRS = 16384 };                         // of mlp without a way back
+enum { CHUNK_PAIRS = 16384 };                            // of mlp without a way back
 
 struct kind {
     uint32_t (*describe)(const struct sl_decoder *d, struct sl_tensor *tensors); // NULL: none
     int (*forward)(const struct sl_layer_env *env, const struct sl_decoder *d, const float *params,
                    float *scores, struct sl_decoder_tape *tape);
-    int (*backward)(const struct sl_layer_env *env, const struct sl_decoder *d,
-                    const float *params, const struct sl_decoder_tape *tape, float *dscores,
-                    float *gradient, float *dx);
+    int (*backward)(const struct sl_layer_env *env, const struct sl_decoder *d, const float *params,
+                    const struct sl_decoder_tape *tape, float *dscores, float *gradient, float *dx);
 };
 
 struct sl_decoder sl_decoder_of(const struct sl_config *config)
@@ -155,11 +154,11 @@ static int backward_distmult(const struct sl_layer_env *env, const struct sl_dec
     float *products = sl_layer_floats(env, pairs->n * d->dim);
     if (!products)
         return SL_ENOMEM;
-    SL_TRY(env->kernels->pair_rows(pairs->n, pairs->ids, d->dim, SL_PAIR_PRODUCT, pairs->x,
-                                   products));
+    SL_TRY(
+        env->kernels->pair_rows(pairs->n, pairs->ids, d->dim, SL_PAIR_PRODUCT, pairs->x, products));
     SL_TRY(env->kernels->gemm(SL_PRECISION_F32, SL_TRANS, SL_NO_TRANS, 1, d->dim, pairs->n, 1,
-                              dscores, 1, products, d->dim, 1, gradient + d->offset[WEIGHT],
-                              d->dim, env->pool));
+                              dscores, 1, products, d->dim, 1, gradient + d->offset[WEIGHT], d->dim,
+                              env->pool));
     struct ends ends;
     SL_TRY(find_ends(env, pairs, &ends));
     struct sl_pair_gradient_args args = gradient_of(d, pairs, &ends);

@@ -45,12 +45,12 @@ struct sl_decoder_pairs {
 // What forward leaves for backward. Valid until the pool is reset.
 struct sl_decoder_tape {
     struct sl_decoder_pairs pairs;
-    const float *a;       // (rows, dim) rows of the sources; of the targets they are b
-    const float *b;       // both of all but mlp
-    float *inverse;       // (rows) of cosine: 1 / length
-    float *in;            // (n, in) of mlp
-    float *hidden;        // (n, hidden) of mlp
-    const float *scores;  // (n)
+    const float *a;      // (rows, dim) rows of the sources; of the targets they are b
+    const float *b;      // both of all but mlp
+    float *inverse;      // (rows) of cosine: 1 / length
+    float *in;           // (n, in) of mlp
+    float *hidden;       // (n, hidden) of mlp
+    const float *scores; // (n)
 };
 
 struct sl_decoder sl_decoder_of(const struct sl_config *config);
@@ -70,8 +70,8 @@ int sl_decoder_backward(const struct sl_layer_env *env, const struct sl_decoder 
                         const float *params, const struct sl_decoder_tape *tape, float *dscores,
                         float *gradient, float *dx);
 
-// The same scores without a way back. The pool, which holds nothing else, is reset; what is taken of
-// it is bounded by the rows, whatever n is.
+// The same scores without a way back. The pool, which holds nothing else, is reset; what is taken
+// of it is bounded by the rows, whatever n is.
 int sl_decoder_score(const struct sl_layer_env *env, const struct sl_decoder *d,
                      const float *params, const struct sl_decoder_pairs *pairs, float *scores);
 

@@ -428,9 +428,8 @@ int sl_model_train(struct sl_model *model, const float *params, struct sl_block_
     if (!doutputs)
         return SL_ENOMEM;
     SL_TRY(clear_gradient(model, gradient));
-    SL_TRY(is_links(model)
-               ? train_pairs(model, params, block, outputs, doutputs, gradient, result)
-               : loss_of(model, block, outputs, doutputs, result));
+    SL_TRY(is_links(model) ? train_pairs(model, params, block, outputs, doutputs, gradient, result)
+                           : loss_of(model, block, outputs, doutputs, result));
     return backward_layers(model, params, doutputs, gradient);
 }
 

@@ -49,9 +49,8 @@
 #include "trainer/model/layer_tail.h"
 
 enum {
-    SL_MODEL_MAX_TENSORS =
-        SL_CONFIG_MAX_LAYERS * (SL_LAYER_TENSORS + SL_NORM_TENSORS) + SL_JUMPING_TENSORS +
-        SL_DECODER_TENSORS,
+    SL_MODEL_MAX_TENSORS = SL_CONFIG_MAX_LAYERS * (SL_LAYER_TENSORS + SL_NORM_TENSORS) +
+                           SL_JUMPING_TENSORS + SL_DECODER_TENSORS,
     SL_MODEL_OWN_DROPOUT = 128,
 };
 
@@ -150,8 +149,9 @@ int sl_model_forward(struct sl_model *model, const float *params, struct sl_bloc
 int sl_model_backward(struct sl_model *model, const float *params, float *doutputs,
                       float *gradient);
 
-// Forward, loss (of a block with pairs that of their scores) and backward: gradient (n_params, assigned) of the summed loss. On a GPU both are
-// there after the next sync() (device.h): a *result in pinned memory is not waited for.
+// Forward, loss (of a block with pairs that of their scores) and backward: gradient (n_params,
+// assigned) of the summed loss. On a GPU both are there after the next sync() (device.h): a *result
+// in pinned memory is not waited for.
 int sl_model_train(struct sl_model *model, const float *params, struct sl_block_view block, void *x,
                    float *gradient, struct sl_loss_result *result);
 

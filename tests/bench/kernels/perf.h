@@ -141,7 +141,7 @@ void perf_aggregate_max(struct perf *p);
 void perf_bias_act(struct perf *p); // and dropout
 void perf_loss(struct perf *p);
 void perf_pairs(struct perf *p); // pair_dot, pair_rows, pair_gradient, pair_loss (pairs.c)
-void perf_norm(struct perf *p); // and normalize_rows, scale_columns, sum_squares
+void perf_norm(struct perf *p);  // and normalize_rows, scale_columns, sum_squares
 void perf_update(struct perf *p);
 
 // Samples batches in all ways and marks them: the operations side by side (sample.c).
