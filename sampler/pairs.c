@@ -41,6 +41,8 @@ int sl_pair_maker_init(struct sl_pair_maker *m, const struct sl_config *config,
                                 .negatives = config->task.negatives,
                                 .per_positive = config->task.per_positive,
                                 .strict = config->task.strict != SL_STRICT_NONE,
+                                .exclude = config->task.exclude,
+                                .targets.reverse = config->task.exclude == SL_EXCLUDE_REVERSE,
                                 .items = sl_link_items_of(ds, SL_SPLIT_TRAIN, 0)};
     int rc = sl_idmap_create(1, &m->map);
     if (rc == SL_OK && m->strict)
@@ -327,5 +329,8 @@ int sl_pair_maker_find_seeds(struct sl_pair_maker *m, struct sl_draw_job *job)
     job->seeds = m->seeds;
     job->n_seeds = m->n_seeds;
     job->pairs = &m->pairs;
+    m->targets.pairs = m->pairs.ids;
+    m->targets.n = m->pairs.n_positive;
+    job->targets = m->exclude == SL_EXCLUDE_NONE ? NULL : &m->targets;
     return SL_OK;
 }

@@ -59,6 +59,7 @@ struct sl_pair_maker {
     enum sl_negatives_kind negatives;
     uint32_t per_positive;
     bool strict;
+    enum sl_exclude_kind exclude;
     struct sl_link_items items;  // training's
     struct sl_edge_lookup edges; // where strict
     // (n_nodes) training pairs that have a vertex as their target, or NULL: its in-degree.
@@ -73,6 +74,7 @@ struct sl_pair_maker {
     uint32_t *seeds; // (n_seeds), all different
     uint32_t n_seeds;
     struct sl_pairs pairs;
+    struct sl_target_edges targets; // that its draws do not see
 };
 
 // The data set, which sl_config_choose_items() has been given, must outlive it. SL_ENOMEM.
@@ -84,7 +86,8 @@ void sl_pair_maker_fini(struct sl_pair_maker *m); // safe on a zeroed struct
 int sl_pair_maker_make(struct sl_pair_maker *m, uint32_t epoch, uint32_t batch,
                        const uint32_t *items, uint32_t n_items);
 
-// The same for a job whose seeds are items: they become the vertices, with the pairs beside them.
+// The same for a job whose seeds are items: they become the vertices, with the pairs beside them,
+// and the positives' edges are left out of its draws as task.exclude says.
 int sl_pair_maker_find_seeds(struct sl_pair_maker *m, struct sl_draw_job *job);
 
 // Memory that it holds.

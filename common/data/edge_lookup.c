@@ -33,12 +33,28 @@ int sl_edge_lookup_init(struct sl_edge_lookup *l, const struct sl_dataset *ds, b
     return SL_OK;
 }
 
+// Whether the list of `target` has `source`.
+static bool is_neighbour(const struct sl_dataset *ds, uint32_t source, uint32_t target)
+{
+    uint64_t low = ds->indptr[target], high = ds->indptr[target + 1];
+    if (ds->lists_rise)
+        while (low < high) { // the first one that is not below the source
+            const uint64_t middle = low + (high - low) / 2;
+            if (sl_dataset_source(ds, middle) < source)
+                low = middle + 1;
+            else
+                high = middle;
+        }
+    else
+        while (low < high && sl_dataset_source(ds, low) != source)
+            low++;
+    return low < ds->indptr[target + 1] && sl_dataset_source(ds, low) == source;
+}
+
 bool sl_edge_lookup_has(const struct sl_edge_lookup *l, uint32_t source, uint32_t target)
 {
-    const struct sl_dataset *ds = l->ds;
-    for (uint64_t e = ds->indptr[target]; e < ds->indptr[target + 1]; e++)
-        if (sl_dataset_source(ds, e) == source)
-            return true;
+    if (is_neighbour(l->ds, source, target))
+        return true;
     const uint64_t key = key_of(source, target);
     return l->n_listed && bsearch(&key, l->listed, l->n_listed, sizeof key, by_value) != NULL;
 }

@@ -1,0 +1,175 @@
+/*
+ * sampling.h - what the slots of the table that draw mini-batches take and give (kernels.h).
+ *
+ * Seen by CUDA sources: keep it C11 and C++17.
+ */
+#ifndef SL_KERNELS_SAMPLING_H
+#define SL_KERNELS_SAMPLING_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/base/dtype.h"
+#include "common/base/sampler_kind.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct sl_rank_index; // kernels.h
+
+enum { SL_PARTS_MAX = 16 };
+
+// A part of an array in the memory of some device. p NULL, n 0: no device that this one can read
+// holds it.
+struct sl_part {
+    const void *p;
+    uint64_t n; // elements that are there, from its first one on
+};
+
+/*
+ * Where the elements of an array lie that several devices hold in parts (XGNN 4.3): rows of
+ * features by their rank, edges of a graph by their number. There is no table: a comparison and a
+ * division tell the place.
+ *
+ *      i < n_near                   element i of `near`, in this device's own memory
+ *      first <= i < end             run (i - first) >> shift, whose elements lie side by side: run
+ *                                   j is run j div n_parts of part j mod n_parts
+ *      else, or not in its part     wherever all elements are: the machine's memory
+ *
+ * n_near may be below or above `first`: what is near is read there.
+ */
+struct sl_spread {
+    const void *near;
+    uint64_t n_near;
+    uint64_t first, end;
+    uint32_t n_parts; // 0: nothing lies in parts
+    uint32_t shift;
+    struct sl_part part[SL_PARTS_MAX];
+};
+
+struct sl_topology_view {
+    uint64_t n_nodes;
+    const uint64_t *indptr; // (n_nodes + 1), 64-bit offsets
+    const void *indices;    // (n_edges), I32/U32 or I64/U64
+    enum sl_dtype indices_dtype;
+    // (n_edges) running sums of the edge weights within each row, the edge's own included: made by
+    // weight_prefix once at load, or NULL where nothing samples by weight.
+    const double *weight_prefix;
+    // 1: no edge weighs 0, so that a row of no more edges than its fanout gives them all without a
+    // look at their weights. 0: not known.
+    uint32_t weights_positive;
+    // 1: the neighbours of each vertex stand in rising order. 0: not known.
+    uint32_t lists_rise;
+    // Of `draw` on a device: the edges that are read elsewhere, and only the others in the arrays
+    // above. All 0: none are. `sums` are the running sums of what `held` has of the neighbours: of
+    // its parts by their number, and at SL_PARTS_MAX of what is near; NULL where weight_prefix is.
+    struct sl_spread held;
+    const double *sums[SL_PARTS_MAX + 1];
+};
+
+// Global id -> local id, sized to a batch; opaque to callers of the table.
+struct sl_idmap;
+
+struct sl_excluded; // edges that a batch does not see: kernels/exclusion.h
+
+// One hop of sampling, fused with renumbering (FGNN 5.2, 7.3).
+struct sl_khop_args {
+    const struct sl_topology_view *topology;
+    uint64_t seed;
+    uint32_t stream, epoch, batch, hop; // Philox counter words, see philox.h
+    int64_t fanout;                     // > 0, or -1 for all neighbours
+    bool replace;                       // with replacement; of kinds with SL_SAMPLER_REPLACES
+    uint32_t n_dst;                     // rows: nodes[0 .. n_dst)
+    uint32_t first_row;                 // rows before it are there, in indptr and indices
+    const struct sl_excluded *excluded; // NULL: no edges are
+    uint32_t *nodes;                    // in: known local -> global; out: extended with new nodes
+    uint32_t *n_nodes;                  // in/out: how many are known
+    uint32_t nodes_capacity;
+    struct sl_idmap *map;      // holds nodes[0 .. *n_nodes)
+    uint32_t *indptr;          // out (n_dst + 1); in: [0 .. first_row], where that is not 0
+    uint32_t *indices;         // out local ids, from indptr[first_row] on
+    uint64_t indices_capacity; // elements
+    // out (indices_capacity), from the same edge on: where in topology->indices each one stands;
+    // NULL: not wanted. Not of kinds that count visits.
+    uint64_t *edge_ids;
+    uint32_t *n_edges; // out: of all rows
+    // Of kinds that count visits (SL_SAMPLER_VISITS):
+    uint32_t paths, length;
+    float restart; // probability of going back to the destination before each step but the first
+    float *visits; // out (indices_capacity): how often each neighbour was met
+};
+
+// How a device that draws whole batches numbers vertices (FastGL 4.3). Both give the same numbers.
+enum sl_renumbering {
+    SL_RENUMBER_FUSED,       // numbers are taken while the table is filled
+    SL_RENUMBER_THREE_PHASE, // fill, number, look up: what DGL does; for comparison
+};
+
+// Places that edges are read in: the parts that others hold, near, and wherever all are.
+enum { SL_DRAW_HOPS_MAX = 8, SL_DRAW_ALIGN = 64, SL_DRAW_PLACES = SL_PARTS_MAX + 2 };
+
+/*
+ * The batch as one piece: its arrays one behind the other, the first one at byte `at` and each of
+ * the others at the next multiple of SL_DRAW_ALIGN. Of each hop indptr, indices and, of walks,
+ * visits, or the edges' numbers (with expand_new of the last hop alone, of whose arrays those of
+ * the others are the first part); then nodes, degrees where they are asked for, and ranks where
+ * there is an index. What is between arrays is left as it is. Nothing at all is written where they
+ * do not fit. What fits the second place as well is written there, too: the same bytes at the same
+ * distances.
+ */
+struct sl_draw_delivery {
+    void *to;                          // device or mapped memory, aligned so; NULL: not wanted
+    uint64_t at, capacity;             // bytes: `at` a multiple of SL_DRAW_ALIGN
+    const struct sl_rank_index *ranks; // of the graph's vertices, words on the device; or NULL
+    void *also;                        // a second place, like `to`; NULL: none
+    uint64_t also_capacity;            // bytes there
+};
+
+// All hops of a batch at once, for devices where a wait between hops would cost more than the hops.
+// Hop h equals what `sample` of this kind draws, integer for integer.
+struct sl_draw_args {
+    enum sl_sampler_kind kind;
+    enum sl_renumbering renumbering;
+    const struct sl_topology_view *topology; // arrays on the device, or mapped
+    uint32_t n_hops;
+    int64_t fanout[SL_DRAW_HOPS_MAX]; // -1 = all neighbours
+    bool expand_new; // hop h draws the rows that hop h - 1 found; the others are as they were
+    bool replace;    // as struct sl_khop_args has it
+    bool edge_ids;   // the edges' numbers are wanted; not of walks
+    uint32_t paths, length; // walk
+    float restart;
+    uint64_t seed;
+    uint32_t stream, epoch, batch;
+    const uint32_t *seeds; // (n_seeds) host memory, all different, each a vertex
+    uint32_t n_seeds;
+    const uint32_t *degree_of; // (n_nodes) on the device; NULL: no degrees are wanted
+    bool count_reads;          // which costs an atomic addition a neighbour
+    struct sl_draw_delivery deliver;
+};
+
+// What was drawn, in device memory, valid until the next draw with the same state.
+struct sl_drawn {
+    uint32_t n_nodes[SL_DRAW_HOPS_MAX + 1]; // [0] the seeds, then all that is known after each hop
+    uint32_t n_edges[SL_DRAW_HOPS_MAX];
+    const uint32_t *nodes; // (n_nodes[n_hops]) seeds first, then by first appearance
+    const uint32_t *indptr[SL_DRAW_HOPS_MAX];   // (n_nodes[h] + 1)
+    const uint32_t *indices[SL_DRAW_HOPS_MAX];  // (n_edges[h])
+    const float *visits[SL_DRAW_HOPS_MAX];      // (n_edges[h]), walks only
+    const uint64_t *edge_ids[SL_DRAW_HOPS_MAX]; // (n_edges[h]) where asked for
+    const uint32_t *degrees;                    // (n_nodes[n_hops]) where asked for
+    uint64_t end; // where the last array of the delivery ends: it is there if that is in `capacity`
+    // Bytes of neighbours and running sums that were read in each part, near, and in the arrays of
+    // the topology; 0 where nobody asked (count_reads).
+    uint64_t read[SL_DRAW_PLACES];
+};
+
+// Table and scratch memory of draw: grows to the largest batch, and never with the graph unless
+// that is smaller.
+struct sl_draw_state;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
