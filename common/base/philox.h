@@ -15,6 +15,7 @@
  *   INIT      -        element / 4          tensor           -
  *   GENERATE  purpose  low word             high word        -
  *   HOTNESS   -        vertex / 4           its high word    -
+ *   ROWS      -        column / 4           vertex           its high word
  *   INFER_SAMPLE       as SAMPLE            vertex           0
  *
  * A job samples in one way, and SAMPLE (like EVAL_SAMPLE and INFER_SAMPLE) says what the words mean
@@ -51,6 +52,7 @@ enum sl_rng_stream {
     SL_RNG_HOTNESS = 7,      // the random cache policy
     SL_RNG_INFER_SAMPLE = 8, // like SAMPLE, for layer-wise inference: one vertex a batch
     SL_RNG_PROXIMITY = 9,    // how far the pieces of a proximity order are turned
+    SL_RNG_ROWS = 11,        // learned rows of vertices, as they begin
 };
 
 struct sl_rng_block {
