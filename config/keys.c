@@ -45,10 +45,8 @@ _Static_assert((int)SL_CONFIG_CORES_MAX == (int)SL_CORES_MAX, "config.h and core
 #define WORD(upper, lower) [SL_MODEL_##upper] = #lower,
 static const char *const model_kinds[] = {SL_MODEL_KINDS(WORD)[SL_MODEL_EXTERNAL] = "external",
                                           NULL};
-static const char *const feature_origins[] = {[SL_INPUT_OF_FILE] = "file",
-                                              [SL_INPUT_LEARNED] = "learned",
-                                              [SL_INPUT_OF_BOTH] = "both",
-                                              NULL};
+static const char *const feature_origins[] = {
+    [SL_INPUT_OF_FILE] = "file", [SL_INPUT_LEARNED] = "learned", [SL_INPUT_OF_BOTH] = "both", NULL};
 static const char *const rows_places[] = {
     [SL_ROWS_IN_MEMORY] = "memory", [SL_ROWS_IN_FILE] = "file", NULL};
 static const char *const input_splits[] = {[SL_INPUT_TRAIN] = "train",

@@ -424,8 +424,9 @@ static int open_rows(struct program *p)
     if (!p->a.rows)
         return sl_fail(SL_EINVAL, "--rows is missing: 'sluice predict' starts this program");
     if (!p->compute.device->is_host)
-        return sl_fail(SL_EUNSUPPORTED, "--device %s: learned rows are read on cores alone: wanted "
-                                        "cpu",
+        return sl_fail(SL_EUNSUPPORTED,
+                       "--device %s: learned rows are read on cores alone: wanted "
+                       "cpu",
                        p->a.device);
     SL_TRY(sl_npy_open(p->a.rows, &p->learned));
     if (h->dtype != SL_DTYPE_F32 || h->ndim != 2 || h->shape[0] != p->dataset.n_nodes ||

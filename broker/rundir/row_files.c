@@ -4,9 +4,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
-#include "broker/rundir/rundir.h"
 #include "common/base/error.h"
 #include "common/data/npy.h"
 
@@ -61,35 +59,16 @@ static uint64_t copy_bytes(const struct sl_row_table_shape *s)
     return (2 + (uint64_t)s->n_state) * matrix_bytes(s);
 }
 
-static int map_file(const char *folder, uint64_t bytes, void **out)
-{
-    const int fd = sl_rundir_nameless(folder);
-    SL_TRY(fd);
-    int err = posix_fallocate(fd, 0, (off_t)bytes);
-    *out = err ? MAP_FAILED : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    err = err ? err : errno;
-    close(fd);
-    if (*out == MAP_FAILED)
-        return sl_fail_errno(SL_EIO, err,
-                             "checkpoints of learned rows: a file of %llu bytes beside '%s'",
-                             (unsigned long long)bytes, folder);
-    return SL_OK;
-}
-
-int sl_row_copy_init(struct sl_row_copy *c, const struct sl_row_table *t, const char *folder)
+int sl_row_copy_init(struct sl_row_copy *c, const struct sl_row_table *t, int fd)
 {
     const uint64_t bytes = copy_bytes(&t->shape), one = matrix_bytes(&t->shape) / sizeof(float);
-    void *map;
+    const int how = fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE : MAP_SHARED;
     *c = (struct sl_row_copy){0};
-    if (folder)
-        SL_TRY(map_file(folder, bytes, &map));
-    else
-        map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-                   -1, 0);
+    int err = fd < 0 ? 0 : posix_fallocate(fd, 0, (off_t)bytes);
+    void *map = err ? MAP_FAILED : mmap(NULL, bytes, PROT_READ | PROT_WRITE, how, fd, 0);
     if (map == MAP_FAILED)
-        return sl_fail_errno(SL_ENOMEM, errno,
-                             "no memory for checkpoints of learned rows: %llu "
-                             "bytes",
+        return sl_fail_errno(fd < 0 ? SL_ENOMEM : SL_EIO, err ? err : errno,
+                             "checkpoints of learned rows: a copy of %llu bytes",
                              (unsigned long long)bytes);
     *c = (struct sl_row_copy){.shape = t->shape, .map = map, .values = map};
     c->best = c->values + one;

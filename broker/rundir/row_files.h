@@ -29,15 +29,16 @@ const char *sl_row_file_of_state(uint32_t n_state, uint32_t i);
 int sl_row_file_save(const struct sl_row_table_shape *shape, const float *values, const char *path);
 int sl_row_file_load(const struct sl_row_table_shape *shape, const char *path, float *values);
 
-// A copy of a table. `folder`: it lies in a file without a name there, else (NULL) in memory.
+// A copy of a table.
 struct sl_row_copy {
     struct sl_row_table_shape shape; // n_rows 0: there are no rows
     void *map;
     float *values, *best, *state[SL_ROW_TABLE_STATES];
 };
 
-// Takes the memory, or the drive's room. SL_ENOMEM, SL_EIO, SL_EACCESS.
-int sl_row_copy_init(struct sl_row_copy *c, const struct sl_row_table *t, const char *folder);
+// In the file fd, which may be closed then, or (below 0) in memory, which is taken as it is filled.
+// SL_ENOMEM, SL_EIO.
+int sl_row_copy_init(struct sl_row_copy *c, const struct sl_row_table *t, int fd);
 void sl_row_copy_fini(struct sl_row_copy *c); // safe on a zeroed struct
 // All but the best values, or these alone.
 void sl_row_copy_take(struct sl_row_copy *c, const struct sl_row_table *t);

@@ -27,15 +27,9 @@ int sl_snapshot_init(struct sl_snapshot *s, const struct sl_phases *p)
     bool ok = s->records && s->params && s->best_params && s->pinned_params;
     for (uint32_t i = 0; i < s->n_state; i++)
         ok &= (s->state[i] = malloc(s->n_params * sizeof *s->state[i])) != NULL;
-    const struct sl_config *config = p->setup.plan.config;
-    int rc = SL_OK;
-    if (ok && p->setup.rows)
-        rc = sl_row_copy_init(&s->rows, p->setup.rows,
-                              config->features.place == SL_ROWS_IN_FILE ? config->output : NULL);
-    if (ok && rc == SL_OK)
+    if (ok)
         return SL_OK;
     sl_snapshot_fini(s);
-    SL_TRY(rc);
     return sl_fail(SL_ENOMEM, "no memory for checkpoints of %llu parameters",
                    (unsigned long long)spec->n_params);
 }

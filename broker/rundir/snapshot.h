@@ -51,7 +51,7 @@ struct sl_snapshot {
     struct sl_early_stopping best;
     float *best_params;      // (n_params)
     float *pinned_params;    // (n_params) with batches of the next epoch
-    struct sl_row_copy rows; // learned ones
+    struct sl_row_copy rows; // learned ones: whoever takes it makes it, where there are any
     bool has_digest;
     uint8_t digest[SL_PHASES_DIGEST_BYTES]; // of the samples of the epochs before
 };
