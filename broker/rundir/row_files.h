@@ -17,7 +17,7 @@
 
 enum { SL_ROW_FILES = 5 };
 
-// Their names, values first; of the first `SL_ROW_FILES`.
+// The names of all of them, values first.
 extern const char *const sl_row_files[SL_ROW_FILES];
 #define SL_ROW_FILE_VALUES "embedding.npy"
 #define SL_ROW_FILE_BEST   "embedding.best.npy"
