@@ -10,6 +10,7 @@
 #include "broker/epochs/phases.h"
 #include "broker/placement/budget.h"
 #include "broker/placement/placement.h"
+#include "broker/rundir/saving.h"
 #include "broker/scheduler/capacity.h"
 #include "broker/sharding/gpus.h"
 #include "broker/sharding/shard_preference.h"
@@ -22,6 +23,7 @@
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/base/memory.h"
+#include "common/arena/row_table.h"
 #include "common/data/expected_visits.h"
 #include "common/storage/row_reader.h"
 #include "common/text/units.h"
@@ -215,6 +217,32 @@ static void print_rows(const struct store *s, uint64_t n_batches)
         printf("\n");
 }
 
+// What learned rows take: of a vertex, and of all.
+static struct sl_row_table_shape learned_shape(const struct sl_config *c,
+                                               const struct sl_dataset *ds)
+{
+    return (struct sl_row_table_shape){.n_rows = ds->n_nodes,
+                                       .dim = sl_config_learned_dim(c),
+                                       .n_state = c->optimizer.kind == SL_OPTIMIZER_SGD ? 1 : 2};
+}
+
+static void print_learned(const struct sl_config *c, const struct sl_dataset *ds)
+{
+    const struct sl_row_table_shape shape = learned_shape(c, ds);
+    char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES], saved[SL_UNITS_BYTES];
+    if (shape.dim == 0)
+        return;
+    const uint64_t all = sl_row_table_bytes(&shape);
+    const uint64_t one = sizeof(float) * shape.dim * (2 + (uint64_t)shape.n_state);
+    printf("learned     %u numbers a vertex: %s each with the optimizer's and the best ones, %s in "
+           "all, in %s",
+           shape.dim, sl_units_bytes(a, one), sl_units_bytes(b, all),
+           c->features.place == SL_ROWS_IN_FILE ? "a file beside the output" : "memory");
+    if (sl_saving_is_wanted(c))
+        printf("; as much again (%s) while checkpoints are made", sl_units_bytes(saved, all));
+    printf("\n");
+}
+
 static void print_plan_text(const struct sl_job_check *r, const struct plan *p)
 {
     const struct sl_config *c = &r->config;
@@ -249,9 +277,12 @@ static void print_plan_text(const struct sl_job_check *r, const struct plan *p)
     for (uint32_t i = 0; i < sl_placement_shown_devices(c); i++)
         printf("  %s: %s\n", sl_placement_device_text(c, i, device, sizeof device),
                roles_text(c, i, roles));
-    printf("features    %s, %s\n", sl_units_bytes(a, sl_features_bytes(ds)),
-           sl_features_kinds[store->features].drive ? "read from the drive"
-                                                    : "mapped, in memory as far as there is room");
+    print_learned(c, ds);
+    if (ds->feat_dim > 0 || sl_config_learned_dim(c) == 0)
+        printf("features    %s, %s\n", sl_units_bytes(a, sl_features_bytes(ds)),
+               sl_features_kinds[store->features].drive
+                   ? "read from the drive"
+                   : "mapped, in memory as far as there is room");
     sl_run_summary_way(stdout, "them", sl_store_ways[store->way].word,
                        sl_store_ways[store->way].why, (double)sl_features_bytes(ds), 0);
     printf("kept        %s%s%s\n", sl_cache_words[store->policy],
@@ -302,6 +333,9 @@ static int print_plan_json(const struct sl_job_check *r, const struct plan *p)
     cJSON_AddNumberToObject(plan, "updates_per_epoch", (double)sl_phases_updates(c, n_train));
     if (*r->epochs_note)
         cJSON_AddStringToObject(plan, "epochs_reason", r->epochs_note);
+    const struct sl_row_table_shape learned = learned_shape(c, &r->dataset);
+    if (learned.dim > 0)
+        cJSON_AddNumberToObject(plan, "learned_bytes", (double)sl_row_table_bytes(&learned));
     cJSON *precision = cJSON_AddObjectToObject(plan, "precision");
     cJSON_AddStringToObject(precision, "asked", sl_precision_words[c->precision]);
     cJSON_AddStringToObject(precision, "used", sl_precision_words[sl_config_precision(c)]);

@@ -256,6 +256,11 @@ static int import(void *state)
     SL_TRY(sl_rundir_check(im->out));
     SL_TRY(sl_trainer_subprocess_job(im->job_path, im->dataset_path, &im->job));
     SL_TRY(sl_config_parse(im->job, strlen(im->job), im->job_path, &im->config));
+    if (sl_config_learned_dim(&im->config) > 0)
+        return sl_fail(SL_EINVAL,
+                       "%s: features.kind: found learned rows, wanted \"file\": import-weights "
+                       "brings a model's parameters alone",
+                       im->job_path);
     SL_TRY(sl_dataset_open(im->config.dataset, SL_NEED_TOPOLOGY | SL_NEED_FEATURES, SL_CHECK_CACHED,
                            0, &im->dataset));
     sl_interrupt_catch();

@@ -48,6 +48,7 @@ static int open_dataset(struct sl_job_check *r)
         SL_TRY(sl_shard_find(c->dataset, r->node, r->nodes, path, sizeof path));
     }
     SL_TRY(sl_dataset_check_open(path, need, SL_CHECK_CACHED, r->quiet, &r->dataset));
+    sl_config_choose_features(c, &r->dataset);
     return sl_config_check_shard(c, &r->dataset);
 }
 

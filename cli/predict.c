@@ -32,6 +32,7 @@
 #include "common/text/text.h"
 #include "common/base/threads.h"
 #include "common/text/units.h"
+#include "broker/rundir/row_files.h"
 #include "broker/rundir/rundir.h"
 #include "common/base/bits.h"
 #include "common/base/error.h"
@@ -64,6 +65,7 @@ struct prediction {
     int rows_fd;                      // that file without a name; -1: none
     char weights[4200];
     const char *weights_are; // "best", "last", "given"
+    char learned[4200];      // rows of vertices that were trained with them; "": none
     char *job;               // JSON
     struct sl_prediction_device device;
     struct sl_config config;
@@ -246,6 +248,24 @@ static int check_pairs(const struct prediction *p)
                    p->o.run);
 }
 
+// Learned rows lie beside the parameters that they were trained with: the best ones beside a file
+// of best parameters, as in a run directory and in a checkpoint.
+static int find_learned(struct prediction *p)
+{
+    const char *slash = strrchr(p->weights, '/');
+    const int n = slash ? (int)(slash - p->weights) + 1 : 0;
+    const bool best = strstr(p->weights + n, "best") != NULL;
+    if (sl_config_learned_dim(&p->config) == 0)
+        return SL_OK;
+    snprintf(p->learned, sizeof p->learned, "%.*s%s", n, p->weights,
+             best ? SL_ROW_FILE_BEST : SL_ROW_FILE_VALUES);
+    return exists(p->learned) ? SL_OK
+                              : sl_fail(SL_ENOENT,
+                                        "%s: the model has learned rows (features.kind), wanted "
+                                        "'%s' beside '%s': they belong together",
+                                        command_name(p), p->learned, p->weights);
+}
+
 static int open_job(struct prediction *p)
 {
     char beside[SL_CONFIG_PATH_BYTES];
@@ -253,12 +273,14 @@ static int open_job(struct prediction *p)
     if (!p->o.dataset && find_beside_run(p, beside, sizeof beside))
         SL_TRY(read_job(p, beside));
     SL_TRY(check_pairs(p));
-    int rc = sl_dataset_open(p->config.dataset, SL_NEED_TOPOLOGY | SL_NEED_FEATURES,
+    int rc = sl_dataset_open(p->config.dataset, sl_config_needs_to_predict(&p->config),
                              SL_CHECK_CACHED, (int)p->o.threads, &p->dataset);
     if (rc == SL_ENOENT && !p->o.dataset)
         return sl_fail_prefix(rc, "the data set of run '%s' (name another place with --dataset)",
                               p->o.run);
-    return rc;
+    SL_TRY(rc);
+    sl_config_choose_features(&p->config, &p->dataset);
+    return find_learned(p);
 }
 
 // Names of vertices, of classes, or of both.
@@ -344,6 +366,8 @@ static int start_child(struct prediction *p)
     add_text(&w, which_option(o), which_vertices(o));
     if (o->layer_given)
         add_number(&w, "--layer", o->layer);
+    if (p->learned[0])
+        add_text(&w, "--rows", p->learned);
     return sl_trainer_subprocess_start(&p->child, p->job, &p->dataset, w.word);
 }
 

@@ -41,6 +41,11 @@ enum {
     SL_CONFIG_EPOCHS_KEPT = 1000, // in the report, of a job for external trainers: the newest
 };
 
+// Where the rows that a model reads of its vertices come from: the data set's file; rows that are
+// learned; both, side by side.
+enum sl_input_origin { SL_INPUT_OF_FILE, SL_INPUT_LEARNED, SL_INPUT_OF_BOTH };
+// Where learned rows lie.
+enum sl_rows_place { SL_ROWS_IN_MEMORY, SL_ROWS_IN_FILE };
 #define SL_MODEL_KIND(upper, lower) SL_MODEL_##upper,
 enum sl_model_kind { SL_MODEL_KINDS(SL_MODEL_KIND) SL_MODEL_EXTERNAL };
 #undef SL_MODEL_KIND
@@ -170,6 +175,12 @@ struct sl_config {
         enum sl_degrees_kind degrees;       // gcn, gin
         char weights[SL_CONFIG_PATH_BYTES]; // initial parameters, a .safetensors file; "" = none
     } model;
+
+    struct {
+        enum sl_input_origin kind;
+        uint32_t dim; // of learned rows
+        enum sl_rows_place place;
+    } features;
 
     struct {
         enum sl_class_weights class_weights;
@@ -324,6 +335,12 @@ static inline bool sl_config_is_external(const struct sl_config *c)
     return c->model.kind == SL_MODEL_EXTERNAL;
 }
 
+// Columns of a vertex's row that are learned, behind those of the file; 0: none are.
+static inline uint32_t sl_config_learned_dim(const struct sl_config *c)
+{
+    return c->features.kind == SL_INPUT_OF_FILE ? 0 : c->features.dim;
+}
+
 // Whether epochs follow one another until somebody ends the job.
 static inline bool sl_config_is_endless(const struct sl_config *c)
 {
@@ -352,6 +369,8 @@ static inline bool sl_config_draws_on_cores(const struct sl_config *c)
 // What the job needs of its data set: enum sl_dataset_need, added up. External trainers may do
 // without labels and features.
 unsigned sl_config_needs(const struct sl_config *c);
+// The same of who applies its model.
+unsigned sl_config_needs_to_predict(const struct sl_config *c);
 
 // How many epochs there are, as people are told; 0: nobody knows.
 static inline uint32_t sl_config_told_epochs(const struct sl_config *c)
@@ -366,6 +385,12 @@ struct sl_dataset;
 int sl_config_choose_items(const struct sl_config *c, struct sl_dataset *dataset);
 // How the negatives of a job of links' evaluations are drawn.
 struct sl_link_negatives sl_config_negatives(const struct sl_config *c);
+// Takes the features of a data set away that the job does not read, as far as this process is
+// concerned.
+void sl_config_choose_features(const struct sl_config *c, struct sl_dataset *dataset);
+// Whether there may be learned rows with the devices and nodes that the job has, as far as these
+// are known. SL_EINVAL.
+int sl_config_check_learned(const struct sl_config *c);
 // What decides how often training meets a vertex. Its fanout is the config's.
 struct sl_visits_sampling sl_config_sampling(const struct sl_config *c);
 

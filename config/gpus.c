@@ -281,6 +281,7 @@ int sl_config_use_gpus(struct sl_config *config, const struct sl_gpu_report *rep
         take_auto(report, config);
         SL_TRY(sl_parse_resolve_roles(&p));
     }
+    SL_TRY(sl_parse_check_learned(&p));
     SL_TRY(check_indices(&p, report));
     SL_TRY(sl_parse_check_exchange(&p));
     SL_TRY(check_budgets(&p, report));

@@ -21,7 +21,55 @@ unsigned sl_config_needs(const struct sl_config *c)
     }
     if (sl_sampler_flags[c->sampler.kind] & SL_SAMPLER_BY_WEIGHT)
         need |= SL_NEED_WEIGHTS;
-    return need;
+    return sl_config_needs_to_predict(c) & SL_NEED_FEATURES ? need
+                                                            : need & ~(unsigned)SL_NEED_FEATURES;
+}
+
+unsigned sl_config_needs_to_predict(const struct sl_config *c)
+{
+    return SL_NEED_TOPOLOGY | (c->features.kind == SL_INPUT_LEARNED ? 0 : SL_NEED_FEATURES);
+}
+
+void sl_config_choose_features(const struct sl_config *c, struct sl_dataset *dataset)
+{
+    if (c->features.kind != SL_INPUT_LEARNED)
+        return;
+    dataset->feat_dim = 0;
+    dataset->feat = NULL;
+}
+
+int sl_config_check_learned(const struct sl_config *c)
+{
+    const char *kind = sl_key_word(sl_key_find("features.kind"), c);
+    if (c->features.kind == SL_INPUT_OF_FILE)
+        return SL_OK;
+    if (c->updates.mode == SL_UPDATE_ASYNC)
+        return sl_fail(SL_EINVAL,
+                       "features.kind: found \"%s\" with updates.mode \"async\", wanted "
+                       "\"ordered\": learned rows are changed where they lie, between updates",
+                       kind);
+    for (uint32_t d = 0; d < c->n_devices; d++)
+        if (c->devices[d].kind == SL_DEVICE_CUDA)
+            return sl_fail(SL_EINVAL,
+                           "features.kind: found \"%s\" with devices[%u] a GPU, wanted cores "
+                           "alone, which train learned rows: set devices to \"cpu\"",
+                           kind, d);
+    if (c->nodes > 1)
+        return sl_fail(SL_EINVAL,
+                       "nodes: found %u with features.kind \"%s\", wanted 1, whose memory learned "
+                       "rows are in: set nodes to 1",
+                       c->nodes, kind);
+    if (c->features.kind == SL_INPUT_LEARNED && sl_features_kinds[c->store.features].reads)
+        return sl_fail(SL_EINVAL,
+                       "store.features: found \"%s\" with features.kind \"learned\", which reads "
+                       "no file of features: take it out, or set features.kind to \"both\"",
+                       sl_features_kinds[c->store.features].word);
+    if (c->features.kind == SL_INPUT_LEARNED && sl_cache_keeps(c->cache.policy))
+        return sl_fail(SL_EINVAL,
+                       "cache.policy: found \"%s\" with features.kind \"learned\", wanted "
+                       "\"none\": there is no file of features to keep rows of; take it out",
+                       sl_cache_words[c->cache.policy]);
+    return SL_OK;
 }
 
 struct sl_visits_sampling sl_config_sampling(const struct sl_config *c)

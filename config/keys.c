@@ -69,6 +69,10 @@ static const char *const strict_kinds[] = {
     [SL_STRICT_NONE] = "none", [SL_STRICT_GRAPH] = "graph", [SL_STRICT_ALL] = "all", NULL};
 static const char *const exclusions[] = {
     [SL_EXCLUDE_NONE] = "none", [SL_EXCLUDE_SELF] = "self", [SL_EXCLUDE_REVERSE] = "reverse", NULL};
+static const char *const feature_origins[] = {
+    [SL_INPUT_OF_FILE] = "file", [SL_INPUT_LEARNED] = "learned", [SL_INPUT_OF_BOTH] = "both", NULL};
+static const char *const rows_places[] = {
+    [SL_ROWS_IN_MEMORY] = "memory", [SL_ROWS_IN_FILE] = "file", NULL};
 static const char *const input_splits[] = {[SL_INPUT_TRAIN] = "train",
                                            [SL_INPUT_VAL] = "val",
                                            [SL_INPUT_TEST] = "test",
@@ -299,6 +303,24 @@ const struct sl_key sl_keys[] = {
      .fallback_note = "random, by seed",
      OWN,
      .doc = "A .safetensors file with the initial parameters."},
+
+    {.path = "features", .type = SL_KEY_OBJECT,
+     .doc = "What a model reads of a vertex."},
+    {.path = "features.kind", .type = SL_KEY_WORD, AT(features.kind), FIXED,
+     .words = feature_origins, .fallback = "\"file\"",
+     OWN,
+     .doc = "file: the data set's features. learned: a row of numbers for each vertex, which "
+            "training changes. both: the features, and learned numbers behind them."},
+    {.path = "features.dim", .type = SL_KEY_INTEGER, AT(features.dim), FIXED,
+     .min = 1, .max = 65536, .fallback = "64",
+     .only_key = "features.kind", .only_word = "learned or both",
+     .doc = "Learned numbers of a vertex. They begin as torch's xavier_uniform_; memory a vertex: "
+            "4 bytes a number, times 4 (sgd: 3). Only with learned or both."},
+    {.path = "features.place", .type = SL_KEY_WORD, AT(features.place), FREE, MACHINE,
+     .words = rows_places, .fallback = "\"memory\"",
+     .only_key = "features.kind", .only_word = "learned or both",
+     .doc = "Where learned rows lie: memory, or an unnamed file beside output, of which memory "
+            "holds what is used. Only with learned or both."},
 
     {.path = "loss", .type = SL_KEY_OBJECT,
      .doc = "What training minimises: cross-entropy (multiclass), sigmoid cross-entropy "

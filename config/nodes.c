@@ -26,6 +26,11 @@ int sl_config_check_nodes(const struct sl_config *c, uint32_t n)
         return SL_OK;
     if (sl_config_is_external(c))
         return check_lent(c, n);
+    if (sl_config_learned_dim(c) > 0)
+        return sl_fail(SL_EINVAL,
+                       "features.kind: found learned rows with %u nodes, wanted one node, whose "
+                       "memory they are in: set nodes to 1",
+                       n);
     if (c->updates.mode != SL_UPDATE_ORDERED)
         return sl_fail(SL_EINVAL,
                        "updates.mode: found \"async\" with %u nodes, wanted \"ordered\": only its "

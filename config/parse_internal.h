@@ -71,6 +71,9 @@ int sl_parse_resolve_exchange(const struct sl_parse *p);
 // The largest number of trainers that the job can come to have without a request from outside.
 uint32_t sl_parse_most_trainers(const struct sl_config *c);
 
+// sl_config_check_learned(), of what has been read so far.
+int sl_parse_check_learned(const struct sl_parse *p);
+
 // Whether the devices on which a trainer may run satisfy updates.exchange. Devices are known.
 int sl_parse_check_exchange(const struct sl_parse *p);
 

@@ -335,6 +335,13 @@ static int check_store(const struct sl_parse *p)
     return SL_OK;
 }
 
+int sl_parse_check_learned(const struct sl_parse *p)
+{
+    char origin[SL_PARSE_ORIGIN_BYTES];
+    int rc = sl_config_check_learned(p->out);
+    return rc < 0 ? sl_fail_prefix(rc, "%s", sl_parse_origin(p, origin)) : SL_OK;
+}
+
 int sl_parse_resolve(const struct sl_parse *p)
 {
     SL_TRY(resolve_names(p));
@@ -352,6 +359,7 @@ int sl_parse_resolve(const struct sl_parse *p)
     SL_TRY(check_training(p));
     SL_TRY(sl_parse_resolve_exchange(p));
     SL_TRY(sl_parse_resolve_split(p));
+    SL_TRY(sl_parse_check_learned(p));
     // Of "auto" the devices are known once there is word of GPUs (gpus.c).
     return sl_config_asks_for_gpus(p->out) && p->out->devices_auto ? SL_OK
                                                                    : sl_parse_check_exchange(p);

@@ -1,5 +1,7 @@
 #include "trainer/loop.h"
 
+#include <string.h>
+
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
@@ -168,6 +170,21 @@ static int join(struct loop *t, struct batch_params *out)
     return rc;
 }
 
+// Learned rows are those of the version by now; their gradient goes to the batch's slot.
+static struct sl_row_slot take_rows(const struct loop *t, const struct sl_work *work)
+{
+    const struct sl_row_slot slot = sl_row_table_slot(t->spec->rows, work->lease.cell);
+    t->spec->model->learned.rows = t->spec->rows->values;
+    t->spec->model->learned.gradient = slot.gradient;
+    return slot;
+}
+
+static void leave_rows(const struct sl_work *work, const struct sl_row_slot *slot)
+{
+    *slot->n = work->block.header->n_input;
+    memcpy(slot->ids, sl_view_nodes(work->block), *slot->n * sizeof *slot->ids);
+}
+
 // The batch's gradient into its slot, or where the job has a group into the sum. The one wait for
 // the device is at the end: then result and gradient are there, and nothing uses the work's buffer.
 static int compute_gradient(struct loop *t, const struct sl_work *work,
@@ -177,7 +194,12 @@ static int compute_gradient(struct loop *t, const struct sl_work *work,
     float *gradient = sl_parameters_gradient(&t->parameters, from->slot);
     SL_TRY(sl_parameters_take(&t->parameters, SL_PARAMETERS_VERSION, from->version, from->params,
                               &params));
+    struct sl_row_slot rows = {0};
+    if (t->spec->rows)
+        rows = take_rows(t, work);
     SL_TRY(sl_model_train(t->spec->model, params, work->block, work->x, gradient, result));
+    if (t->spec->rows)
+        leave_rows(work, &rows);
     if (!t->sync.exchange)
         return sl_parameters_deliver(&t->parameters, from->slot);
     SL_TRY(sl_exchange_add(t->sync.exchange, &work->lease, gradient));
@@ -283,6 +305,9 @@ static int evaluate(struct loop *t, struct sl_work *work, uint64_t wait_ns)
     struct sl_loss_result *result = t->result.p;
     uint64_t began = sl_now_ns();
     t->cores.on = false; // the next batch would have this in it
+    if (t->spec->rows)
+        t->spec->model->learned.rows =
+            spec->params == SL_PARAMS_BEST ? t->spec->rows->best : t->spec->rows->values;
     if (spec->kind == SL_PHASE_EVAL) {
         int rc = evaluate_block(t, work, result);
         sl_prefetch_release(&t->extract, work);
@@ -376,6 +401,7 @@ int sl_trainer_run(const struct sl_trainer_spec *spec)
         .kernels = t.compute.host,
         .memory = t.compute.device,
         .pulse = &t.pulse,
+        .rows = spec->rows,
     };
     const struct sl_prefetch_spec extract = {
         .arena = spec->arena,

@@ -29,6 +29,7 @@
 
 #include "common/data/dataset.h"
 #include "common/device/plugin.h"
+#include "common/arena/row_table.h"
 #include "common/arena/stats.h"
 #include "config/config.h"
 #include "trainer/feed/gather.h"
@@ -45,6 +46,7 @@ struct sl_trainer_spec {
     const struct sl_dataset *dataset;
     const struct sl_collective *collective; // for the job's group; NULL where it has none
     struct sl_model *model;                 // of this config and data set; this thread's alone
+    const struct sl_row_table *rows;        // learned ones; NULL: there are none
     struct sl_reading *fetches;   // of the thread that fetches (fetch.h); NULL: there is none
     struct sl_gather *gather;     // of this model's device and data set
     struct sl_worker_slot *stats; // NULL for none

@@ -22,6 +22,7 @@
 #include "trainer/feed/reading.h"
 #include "trainer/loop.h"
 #include "trainer/model/neighbours.h"
+#include "trainer/model/sync.h"
 #include "trainer/predict.h"
 #include "trainer/probe.h"
 
@@ -39,6 +40,7 @@ struct program {
     struct sl_reading extracts, fetches, infers;
     struct sl_row_source features; // of inference
     struct sl_arena_access access;
+    struct sl_row_table rows; // learned ones
 };
 
 static int prepare(struct program *p)
@@ -50,6 +52,7 @@ static int prepare(struct program *p)
     SL_TRY(sl_compute_open(&p->config.devices[w->device], &p->compute));
     SL_TRY(sl_dataset_open_recorded(p->config.dataset, sl_config_needs(&p->config) | SL_TAKES_SHARD,
                                     w->told.record, threads, &p->dataset));
+    sl_config_choose_features(&p->config, &p->dataset);
     SL_TRY(sl_config_choose_items(&p->config, &p->dataset));
     SL_TRY(sl_objective_init(&p->objective, &p->config, &p->dataset));
     SL_TRY(sl_model_init(&p->model, &p->config, p->dataset.feat_dim, &p->objective,
@@ -154,6 +157,26 @@ static int place_features(struct program *p)
     return SL_OK;
 }
 
+// Learned rows, which the broker has made.
+static int open_rows(struct program *p)
+{
+    const int *fd = p->worker.fd.shared;
+    if (sl_config_learned_dim(&p->config) == 0)
+        return SL_OK;
+    SL_TRY(sl_row_table_open(fd[SL_SHARED_ROWS], fd[SL_SHARED_ROWS_WORK], &p->rows));
+    const struct sl_row_table_shape *shape = &p->rows.shape;
+    if (shape->dim != p->model.learned.dim || shape->n_rows != p->dataset.n_nodes ||
+        shape->n_state != sl_sync_state_arrays(p->config.optimizer.kind) ||
+        shape->n_slots != p->config.updates.batches_per_update)
+        return sl_fail(SL_EPROTO,
+                       "learned rows: %llu of %u numbers, wanted %llu of %u: broker and "
+                       "trainer are not of the same build",
+                       (unsigned long long)shape->n_rows, shape->dim,
+                       (unsigned long long)p->dataset.n_nodes, p->model.learned.dim);
+    p->model.learned.n_rows = shape->n_rows;
+    return SL_OK;
+}
+
 static int work(void *ctx)
 {
     struct program *p = ctx;
@@ -169,6 +192,7 @@ static int work(void *ctx)
         sl_log_info("features: rows stay float16 until the first layer has read them");
     SL_TRY(place_features(p));
     SL_TRY(open_store(p));
+    SL_TRY(open_rows(p));
     const struct sl_trainer_spec spec = {
         .arena = &p->worker.arena,
         .worker = p->worker.id,
@@ -178,6 +202,7 @@ static int work(void *ctx)
         .collective = p->compute.device->is_host ? NULL : sl_plugin_opened()->collective,
         .model = &p->model,
         .gather = &p->gather,
+        .rows = p->rows.head ? &p->rows : NULL,
         .fetches = reads ? &p->fetches : NULL,
         .stats = p->worker.stats,
         .stop = &p->worker.stop,
@@ -205,6 +230,7 @@ static void release(void *ctx)
     sl_objective_fini(&p->objective);
     sl_link_sets_fini(&p->links);
     sl_dataset_close(&p->dataset);
+    sl_row_table_close(&p->rows);
 }
 
 int main(int argc, char **argv)

@@ -42,7 +42,7 @@ enum kind { LOGITS, PROBABILITIES, CLASSES, HIDDEN };
 struct arguments {
     bool describe, predict, has_layer;
     int kind; // enum kind
-    const char *out, *check, *scratch, *nodes, *set, *pairs, *device;
+    const char *out, *check, *scratch, *nodes, *set, *pairs, *device, *rows;
     uint64_t layer, memory, chunk, threads, parent, gpu_memory;
 };
 
@@ -57,6 +57,7 @@ struct program {
     struct sl_neighbours neighbours;
     struct sl_reading reading; // of features that are on the drive
     struct sl_row_source features;
+    struct sl_npy learned; // rows
     struct sl_model model;
     struct sl_announcement announcement;
     uint32_t *nodes; // of --nodes
@@ -104,6 +105,7 @@ static const struct sl_option options[] = {
     {.name = "nodes", TEXT(nodes), .help = "the vertices"},
     {.name = "pairs", TEXT(pairs), .help = "or pairs of them, whose scores are wanted"},
     {.name = "set", TEXT(set), .help = "or a list of the data set: train, val, test or all"},
+    {.name = "rows", TEXT(rows), .help = "learned rows of the vertices, an array"},
     {.name = "layer", NUMBER(layer), SL_OPTION_GIVEN(arguments, has_layer),
      .help = "whose output: the last"},
     {.name = "memory", NUMBER(memory), .help = "bytes that mapped pages may take"},
@@ -162,11 +164,12 @@ static int prepare(struct program *p)
     if (p->a.threads)
         sl_kernels_set_threads((int)p->a.threads);
     SL_TRY(sl_predict_device_open(p->a.device, p->a.gpu_memory, &p->compute));
-    const unsigned need = SL_NEED_TOPOLOGY | SL_NEED_FEATURES |
+    const unsigned need = sl_config_needs_to_predict(&p->config) |
                           (p->a.describe ? SL_TAKES_SHARD : 0); // a model reads no features
     SL_TRY(sl_dataset_open_recorded(p->config.dataset, need, p->told.record, (int)p->a.threads,
                                     &p->dataset));
     SL_TRY(sl_dataset_hold(&p->dataset));
+    sl_config_choose_features(&p->config, &p->dataset);
     p->config.loss.class_weights = SL_CLASS_WEIGHTS_NONE; // no loss is computed
     SL_TRY(sl_objective_init(&p->objective, &p->config, &p->dataset));
     return sl_model_init(&p->model, &p->config, p->dataset.feat_dim, &p->objective,
@@ -425,6 +428,8 @@ static int open_output(struct program *p, const struct sl_whole_graph *g)
 static int open_features(struct program *p)
 {
     enum sl_features features = p->config.store.features;
+    if (p->dataset.feat_dim == 0) // learned rows alone
+        return SL_OK;
     if (features == SL_FEATURES_AUTO)
         features = sl_features_choose(&p->dataset, sl_device_memory_available());
     if (!sl_features_kinds[features].reads || p->a.memory)
@@ -434,6 +439,34 @@ static int open_features(struct program *p)
     sl_log_info("features: rows are read from the drive");
     p->features = (struct sl_row_source){.dataset = &p->dataset, .reader = &p->reading};
     p->model.features = &p->features;
+    return SL_OK;
+}
+
+static int open_rows(struct program *p)
+{
+    struct sl_learned_rows *learned = &p->model.learned;
+    const struct sl_npy_header *h = &p->learned.head;
+    char shape[128];
+    if (learned->dim == 0)
+        return SL_OK;
+    if (!p->a.rows)
+        return sl_fail(SL_EINVAL, "--rows is missing: 'sluice predict' starts this program");
+    if (!p->compute.device->is_host)
+        return sl_fail(SL_EUNSUPPORTED,
+                       "--device %s: learned rows are read on cores alone: wanted "
+                       "cpu",
+                       p->a.device);
+    SL_TRY(sl_npy_open(p->a.rows, &p->learned));
+    if (h->dtype != SL_DTYPE_F32 || h->ndim != 2 || h->shape[0] != p->dataset.n_nodes ||
+        h->shape[1] != learned->dim)
+        return sl_fail(SL_EFORMAT,
+                       "%s: found %s %s, wanted float32 (%llu, %u), a row for each vertex of data "
+                       "set %s: learned rows are of the data set that they were trained on",
+                       p->a.rows, sl_npy_dtype_name(h->dtype),
+                       sl_npy_shape_text(h, shape, sizeof shape),
+                       (unsigned long long)p->dataset.n_nodes, learned->dim, p->dataset.path);
+    learned->n_rows = p->dataset.n_nodes;
+    learned->rows = p->learned.data;
     return SL_OK;
 }
 
@@ -459,6 +492,7 @@ static int predict(struct program *p)
     SL_TRY(sl_model_prepare_inference(&p->model, &p->config, &p->dataset, (int)p->a.threads,
                                       &p->self_loops, &p->neighbours));
     SL_TRY(open_features(p));
+    SL_TRY(open_rows(p));
     SL_TRY(open_output(p, &g));
     uint64_t begin = sl_now_ns();
     SL_TRY(sl_whole_graph_run(&g));
@@ -502,6 +536,7 @@ static void release(struct program *p)
     free(p->renamed);
     sl_reading_close(&p->reading);
     sl_row_source_fini(&p->features);
+    sl_npy_close(&p->learned);
     sl_model_fini(&p->model);
     sl_neighbours_fini(&p->neighbours);
     sl_self_loops_free(&p->self_loops);

@@ -34,6 +34,7 @@ struct bench {
     struct sl_batch_buffer buffer, before; // that: none
     struct sl_parameters parameters;
     struct sl_buffer gradient; // in place of the store's slot
+    struct sl_buffer rows;     // likewise, of learned rows
 };
 
 static uint64_t host_peak(const struct sl_trainer_spec *spec, const struct sl_block *block,
@@ -98,6 +99,12 @@ static int one_step(const struct sl_trainer_spec *spec, const struct sl_block *b
     SL_TRY(sl_gather_block(spec->gather, NULL, block, kept ? &b->before : NULL, &b->buffer,
                            &gathered));
     uint64_t start = sl_now_ns();
+    if (spec->rows) {
+        const size_t bytes = (size_t)block->n_input * spec->rows->shape.dim * sizeof(float);
+        SL_TRY(sl_buffer_grow(&b->rows, b->compute.device, SL_BUFFER_HOST, bytes, "learned rows"));
+        spec->model->learned.rows = spec->rows->values;
+        spec->model->learned.gradient = b->rows.p;
+    }
     SL_TRY(sl_parameters_take(&b->parameters, SL_PARAMETERS_VERSION, version,
                               sl_param_store_params(spec->arena, version), &params));
     SL_TRY(sl_model_train(spec->model, params, b->buffer.block, b->buffer.x,
@@ -154,6 +161,7 @@ out:
     model->pulse = NULL;
     sl_failpoint_resume(armed);
     sl_buffer_fini(&bench.gradient);
+    sl_buffer_fini(&bench.rows);
     sl_parameters_fini(&bench.parameters);
     sl_batch_buffer_fini(&bench.buffer);
     return rc;

@@ -449,6 +449,18 @@ static int check_judgement(const struct sl_phases *p, const struct sl_open_phase
                    test ? "test" : "validation", o->step.epoch + 1, what);
 }
 
+// Nobody trains meanwhile, but beside an evaluation of pinned parameters.
+static void keep_best(struct sl_phases *p, bool pinned)
+{
+    const struct sl_row_table *rows = p->setup.rows;
+    memcpy(sl_param_store_best(p->arena),
+           pinned ? sl_param_store_pinned(p->arena)
+                  : sl_param_store_params(p->arena, sl_param_store_version(p->arena)),
+           p->arena->h->spec.n_params * sizeof(float));
+    if (rows) // which are never pinned (sl_plan_overlaps)
+        memcpy(rows->best, rows->values, rows->shape.n_rows * rows->shape.dim * sizeof(float));
+}
+
 // The oldest open phase ended an evaluation, of which everything is known now.
 static void take_judgement(struct sl_phases *p, const struct sl_open_phase *o)
 {
@@ -471,10 +483,7 @@ static void take_judgement(struct sl_phases *p, const struct sl_open_phase *o)
     if (sl_early_stopping_on_value(&p->best, p->measure, config->early_stopping.min_delta,
                                    o->step.epoch, found->value[p->measure]) ||
         !p->best.has)
-        memcpy(sl_param_store_best(p->arena),
-               pinned ? sl_param_store_pinned(p->arena)
-                      : sl_param_store_params(p->arena, sl_param_store_version(p->arena)),
-               p->arena->h->spec.n_params * sizeof(float));
+        keep_best(p, pinned);
     // Beside an evaluation the next epoch has begun: patience that a job was given when it went on
     // ends it after that one.
     if (!sl_early_stopping_is_stale(&p->best, config->early_stopping.patience) || pinned ||

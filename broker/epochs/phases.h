@@ -49,6 +49,7 @@
 #include "common/data/dataset.h"
 #include "common/data/order_kind.h"
 #include "common/arena/ledger.h"
+#include "common/arena/row_table.h"
 #include "config/config.h"
 
 struct sl_open_phase;
@@ -77,6 +78,7 @@ struct sl_phases_setup {
     struct sl_plan plan;
     struct sl_measure_choice judged; // what evaluations are judged by
     const struct sl_pauses *pauses;  // of the job; NULL: none
+    const struct sl_row_table *rows; // learned ones; NULL: there are none
     bool keeps_records;              // of the last training epoch, for checkpoints
     struct sl_phases_events events;
     void *ctx;

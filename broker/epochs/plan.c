@@ -130,8 +130,10 @@ bool sl_plan_overlaps(const struct sl_plan *plan, uint32_t epoch)
         return false;
     if (sl_plan_resumes_beside(plan) && epoch == plan->resume.epoch)
         return true;
-    return config->evaluate.overlap && config->early_stopping.patience == 0 &&
-           config->updates.exchange == SL_EXCHANGE_BOARD && has_free_trainers(config);
+    // Learned rows are changed where they lie: what an evaluation reads must stay.
+    return config->evaluate.overlap && sl_config_learned_dim(config) == 0 &&
+           config->early_stopping.patience == 0 && config->updates.exchange == SL_EXCHANGE_BOARD &&
+           has_free_trainers(config);
 }
 
 struct sl_plan_step sl_plan_first(const struct sl_plan *plan)

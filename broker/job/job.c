@@ -250,6 +250,7 @@ static void release(struct sl_job *job)
     sl_timeline_fini(&job->timeline);
     sl_params_fini(&job->params);
     sl_arena_detach(&job->arena);
+    sl_row_table_close(&job->rows);
     sl_dataset_close(&job->dataset);
     free(job->config_json);
     free(job->report_text);

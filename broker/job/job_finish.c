@@ -147,6 +147,7 @@ static int save_parameters(struct sl_job *job, bool last, char sha256[SL_SHA256_
                               sl_rundir_file(&job->rundir, "model.safetensors", path, sizeof path),
                               job->config.name, note));
     }
+    SL_TRY(sl_job_save_rows(job, last));
     if (!p->best.has)
         return SL_OK;
     snprintf(note, sizeof note, "epoch %u, the best validation %s (%.4f)", p->best.epoch + 1,

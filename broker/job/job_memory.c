@@ -6,13 +6,25 @@
 #include "common/base/bits.h"
 #include "common/arena/seat.h"
 
+// What one of them takes once it is filled. Learned rows on a drive are pages of a file, and of
+// what their updates are made of only what batches touch is ever memory.
+static uint64_t memory_of(const struct sl_job *job, int i, const struct stat *st)
+{
+    enum { BLOCK = 512 }; // of st_blocks
+    if (i == SL_SHARED_ROWS_WORK)
+        return (uint64_t)st->st_blocks * BLOCK;
+    if (i == SL_SHARED_ROWS && job->config.features.place == SL_ROWS_IN_FILE)
+        return 0;
+    return (uint64_t)st->st_size;
+}
+
 uint64_t sl_job_copied_bytes(const struct sl_job *job, enum sl_shared from)
 {
     struct stat st;
     uint64_t bytes = 0;
     for (int i = from; i < SL_SHARED_COUNT; i++)
         if (job->shared_fd[i] >= 0 && fstat(job->shared_fd[i], &st) == 0)
-            bytes += (uint64_t)st.st_size;
+            bytes += memory_of(job, i, &st);
     return bytes;
 }
 

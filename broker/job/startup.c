@@ -336,6 +336,7 @@ int sl_job_prepare(struct sl_job *job)
     job->warnings = cJSON_CreateArray();
     SL_TRY(open_dataset(job));
     SL_TRY(sl_dataset_hold(&job->dataset));
+    sl_config_choose_features(&job->config, &job->dataset);
     SL_TRY(sl_config_choose_items(&job->config, &job->dataset));
     SL_TRY(sl_judging_check(&job->config, &job->dataset));
     SL_TRY(sl_judging_find(&job->judging, &job->config, &job->dataset));
@@ -351,6 +352,7 @@ int sl_job_prepare(struct sl_job *job)
     SL_TRY(open_acts(job));
     for (int i = 0; i < SL_SHARED_COUNT; i++)
         SL_TRY(job->shared_fd[i] = sl_shared_array_file());
+    SL_TRY(sl_job_make_rows(job));
     job->split.need.n_nodes = job->dataset.n_nodes;
     job->split.need.row_bytes =
         (uint64_t)job->dataset.feat_dim * sl_dtype_bytes(job->dataset.feat_dtype);
@@ -578,6 +580,7 @@ static int make_arena(struct sl_job *job)
         .plan = sl_plan_make(&job->config, &job->dataset),
         .judged = job->judging.choice,
         .pauses = &job->pauses,
+        .rows = job->rows.head ? &job->rows : NULL,
         .keeps_records = sl_saving_is_wanted(&job->config),
         .events = sl_job_phases_events,
         .ctx = job,

@@ -302,6 +302,27 @@ static int write_state(cJSON *state, const char *folder)
     return rc;
 }
 
+static int write_matrix(const char *folder, const struct sl_row_copy *rows, const float *values,
+                        const char *name, cJSON *state)
+{
+    char path[PATH_BYTES];
+    SL_TRY(sl_row_file_save(&rows->shape, values, join(path, folder, name)));
+    return add_file(state, folder, name);
+}
+
+// Learned rows, where there are any.
+static int write_rows(const char *folder, const struct sl_snapshot *s, cJSON *state)
+{
+    const struct sl_row_copy *rows = &s->rows;
+    if (rows->shape.n_rows == 0)
+        return SL_OK;
+    SL_TRY(write_matrix(folder, rows, rows->values, SL_ROW_FILE_VALUES, state));
+    for (uint32_t i = 0; i < rows->shape.n_state; i++)
+        SL_TRY(write_matrix(folder, rows, rows->state[i],
+                            sl_row_file_of_state(rows->shape.n_state, i), state));
+    return s->best.has ? write_matrix(folder, rows, rows->best, SL_ROW_FILE_BEST, state) : SL_OK;
+}
+
 static int write_files(const char *folder, const struct sl_checkpoint_content *c, cJSON *state)
 {
     const struct sl_snapshot *s = c->snapshot;
@@ -330,6 +351,7 @@ static int write_files(const char *folder, const struct sl_checkpoint_content *c
                               join(path, folder, pinned_file), c->job, note));
         SL_TRY(add_file(state, folder, pinned_file));
     }
+    SL_TRY(write_rows(folder, s, state));
     SL_TRY(sl_atomic_file_write(join(path, folder, batches_file), s->records,
                                 s->n_records * sizeof *s->records));
     SL_TRY(add_file(state, folder, batches_file));
@@ -621,6 +643,16 @@ static int read_records(struct sl_checkpoint *c)
                         any ? "any" : "the first", c->n_records, c->n_batches);
 }
 
+// Learned rows, of which not every checkpoint has any.
+static int check_rows(const struct sl_checkpoint *c)
+{
+    const cJSON *of = cJSON_GetObjectItemCaseSensitive(c->state, "files");
+    for (int i = 0; i < SL_ROW_FILES; i++)
+        if (cJSON_HasObjectItem(of, sl_row_files[i]))
+            SL_TRY(check_file(c, sl_row_files[i]));
+    return SL_OK;
+}
+
 static int read_all(struct sl_checkpoint *c)
 {
     char path[PATH_BYTES], *text;
@@ -638,6 +670,7 @@ static int read_all(struct sl_checkpoint *c)
         SL_TRY(check_file(c, best_file));
     if (c->n_records > c->n_batches)
         SL_TRY(check_file(c, pinned_file));
+    SL_TRY(check_rows(c));
     return read_records(c);
 }
 
@@ -673,6 +706,23 @@ int sl_checkpoint_load(const struct sl_checkpoint *c, const struct sl_params *pa
         SL_TRY(sl_params_load(params, join(path, c->path, best_file), best));
     if (c->n_records > c->n_batches)
         SL_TRY(sl_params_load(params, join(path, c->path, pinned_file), pinned));
+    return SL_OK;
+}
+
+int sl_checkpoint_load_rows(const struct sl_checkpoint *c, struct sl_row_table *t)
+{
+    const struct sl_row_table_shape *shape = &t->shape;
+    const cJSON *of = cJSON_GetObjectItemCaseSensitive(c->state, "files");
+    char path[PATH_BYTES];
+    if (!cJSON_HasObjectItem(of, SL_ROW_FILE_VALUES))
+        return bad(c, "it has no learned rows, which the job has");
+    SL_TRY(sl_row_file_load(shape, join(path, c->path, SL_ROW_FILE_VALUES), t->values));
+    for (uint32_t i = 0; i < shape->n_state; i++)
+        SL_TRY(sl_row_file_load(shape, join(path, c->path, sl_row_file_of_state(shape->n_state, i)),
+                                t->state[i]));
+    const char *best = c->best.has ? SL_ROW_FILE_BEST : SL_ROW_FILE_VALUES;
+    SL_TRY(sl_row_file_load(shape, join(path, c->path, best), t->best));
+    sl_row_table_restore(t, c->version);
     return SL_OK;
 }
 

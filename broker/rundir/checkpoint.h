@@ -9,6 +9,7 @@
  *         pinned.safetensors              those of an epoch that was being evaluated beside the
  *                                         training of the next one, of which batches are in
  *                                         the parameters
+ *         embedding.*.npy                 learned rows (row_files.h)
  *         batches.bin                     a struct sl_cell_record for each batch of the unfinished
  *                                         epoch that is in the parameters, little endian; then
  *                                         those of the next one
@@ -117,6 +118,10 @@ bool sl_checkpoint_is_async(const struct sl_checkpoint *c);
 // floats.
 int sl_checkpoint_load(const struct sl_checkpoint *c, const struct sl_params *params, float *values,
                        float *const *state, uint32_t n_state, float *best, float *pinned);
+
+// Its learned rows, into a table of the job's shape; best values are the last ones where it has
+// none. SL_EFORMAT where it has no rows, or others.
+int sl_checkpoint_load_rows(const struct sl_checkpoint *c, struct sl_row_table *t);
 
 // Where a job goes on that begins with it. The records stay the checkpoint's.
 struct sl_resume_point sl_checkpoint_resume_point(const struct sl_checkpoint *c);

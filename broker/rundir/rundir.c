@@ -61,6 +61,8 @@ static const struct {
     {REPORT, RUN | WHOLE},
     {"model.safetensors", RUN | WHOLE},
     {"model.best.safetensors", WHOLE},
+    {"embedding.npy", WHOLE},
+    {"embedding.best.npy", WHOLE},
 };
 
 static bool is_of_a_beginning(const char *name)
@@ -507,7 +509,7 @@ int sl_rundir_nameless(const char *path)
     int fd = sl_anon_file_open(above);
     if (fd < 0)
         return sl_fail_errno(errno == EACCES ? SL_EACCESS : SL_EIO, errno,
-                             "output: a file in '%s' for activations", above);
+                             "output: a file without a name in '%s'", above);
     return fd;
 }
 

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "broker/rundir/history.h"
 #include "broker/log/joblog.h"
@@ -28,11 +29,27 @@ bool sl_saving_is_wanted(const struct sl_config *config)
     return config->checkpoint.every_updates > 0 || config->checkpoint.every_seconds > 0;
 }
 
+// Learned rows are copied to where they lie: memory, or the drive.
+static int copy_rows(struct sl_saving *s)
+{
+    const struct sl_row_table *rows = s->phases->setup.rows;
+    int fd = -1;
+    if (!rows)
+        return SL_OK;
+    if (s->config->features.place == SL_ROWS_IN_FILE)
+        SL_TRY(fd = sl_rundir_nameless(s->config->output));
+    int rc = sl_row_copy_init(&s->snapshot.rows, rows, fd);
+    if (fd >= 0)
+        close(fd);
+    return rc;
+}
+
 int sl_saving_init(struct sl_saving *s)
 {
     if (!sl_saving_is_wanted(s->config) || s->arena->h->spec.nodes.rank > 0)
         return SL_OK;
     SL_TRY(sl_snapshot_init(&s->snapshot, s->phases));
+    SL_TRY(copy_rows(s));
     s->enabled = true;
     s->last_version = sl_param_store_version(s->arena);
     s->last_told = s->phases->told;

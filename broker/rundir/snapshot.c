@@ -40,6 +40,7 @@ void sl_snapshot_fini(struct sl_snapshot *s)
     free(s->params);
     free(s->best_params);
     free(s->pinned_params);
+    sl_row_copy_fini(&s->rows);
     for (uint32_t i = 0; i < SL_SNAPSHOT_STATES; i++)
         free(s->state[i]);
     memset(s, 0, sizeof *s);
@@ -125,8 +126,11 @@ static void copy_best(struct sl_snapshot *s, const struct sl_phases *p)
 {
     bool same = s->best.has && s->best.epoch == p->best.epoch;
     s->best = p->best;
-    if (s->best.has && !same)
-        memcpy(s->best_params, sl_param_store_best(p->arena), s->n_params * sizeof(float));
+    if (!s->best.has || same)
+        return;
+    memcpy(s->best_params, sl_param_store_best(p->arena), s->n_params * sizeof(float));
+    if (p->setup.rows)
+        sl_row_copy_take_best(&s->rows, p->setup.rows);
 }
 
 int sl_snapshot_take(struct sl_snapshot *s, struct sl_phases *p, bool alone)
@@ -138,9 +142,13 @@ int sl_snapshot_take(struct sl_snapshot *s, struct sl_phases *p, bool alone)
         return SL_EAGAIN; // a trainer applies an update
     s->version = sl_param_store_version(p->arena);
     s->epoch = p->told;
-    bool known = find_applied(s, p, &phase), whole = sl_nodes_state_is_whole(p->arena);
+    const struct sl_row_table *rows = p->setup.rows;
+    bool known = (!rows || sl_row_table_is_at(rows, s->version)) && find_applied(s, p, &phase);
+    bool whole = sl_nodes_state_is_whole(p->arena);
     if (known && whole)
         copy_board(s, p->arena);
+    if (known && whole && rows)
+        sl_row_copy_take(&s->rows, rows);
     sl_param_store_thaw(p->arena);
     if (known && !whole)
         sl_nodes_ask_state(p->arena);

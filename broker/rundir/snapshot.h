@@ -10,6 +10,10 @@
  * does not change any more, and is copied afterwards; a thread of libuv's pool then writes the
  * files (checkpoint.h).
  *
+ * Learned rows (common/arena/row_table.h) are copied with the parameters, where they are whole: an
+ * applier that died over them is waited for, until another one has made that update. Where there is
+ * none left (`alone`), no checkpoint can be made.
+ *
  * On several nodes (common/arena/nodes.h) each has a part of the optimizer's state: the first
  * attempt asks for the others', and a later one finds it; the version waits for that.
  *
@@ -30,6 +34,7 @@
 #include <stdint.h>
 
 #include "broker/epochs/phases.h"
+#include "broker/rundir/row_files.h"
 
 enum { SL_SNAPSHOT_STATES = 2 };
 
@@ -44,8 +49,9 @@ struct sl_snapshot {
     uint32_t n_state;
     float *state[SL_SNAPSHOT_STATES]; // (n_params)
     struct sl_early_stopping best;
-    float *best_params;   // (n_params)
-    float *pinned_params; // (n_params) with batches of the next epoch
+    float *best_params;      // (n_params)
+    float *pinned_params;    // (n_params) with batches of the next epoch
+    struct sl_row_copy rows; // learned ones: whoever takes it makes it, where there are any
     bool has_digest;
     uint8_t digest[SL_PHASES_DIGEST_BYTES]; // of the samples of the epochs before
 };

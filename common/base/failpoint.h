@@ -32,6 +32,11 @@
     X(TRAINER_GRADIENT, "trainer_gradient", "trainer: gradient half written")                      \
     X(TRAINER_DONE, "trainer_done", "trainer: gradient committed, payload not yet freed")          \
     X(TRAINER_APPLY, "trainer_apply", "trainer: in the middle of applying an update")              \
+    X(TRAINER_ROWS_MADE, "trainer_rows_made", "trainer: learned rows in the journal, not marked")  \
+    X(TRAINER_ROWS_MARKED, "trainer_rows_marked", "trainer: journal whole, rows not yet written")  \
+    X(TRAINER_ROWS_COPY, "trainer_rows_copy", "trainer: in the middle of writing learned rows")    \
+    X(TRAINER_ROWS_COPIED, "trainer_rows_copied", "trainer: learned rows written, journal full")   \
+    X(TRAINER_ROWS_DONE, "trainer_rows_done", "trainer: learned rows made, version not flipped")   \
     X(TRAINER_APPLIED, "trainer_applied", "trainer: update written, version not yet flipped")      \
     X(TRAINER_FLIPPED, "trainer_flipped", "trainer: update made, waiters not yet woken")           \
     X(TRAINER_JOINED, "trainer_joined", "trainer: async gradient outstanding, nothing computed")   \

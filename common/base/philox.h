@@ -15,6 +15,7 @@
  *   INIT      -        element / 4          tensor           -
  *   GENERATE  purpose  low word             high word        -
  *   HOTNESS   -        vertex / 4           its high word    -
+ *   ROWS      -        column / 4           vertex           its high word
  *   INFER_SAMPLE       as SAMPLE            vertex           0
  *   NEGATIVE  -        negative's number    batch in epoch   epoch     group: try (sampler/pairs.h)
  *   EVAL_NEGATIVE      split                low word         high word group: try (link_items.h)
@@ -55,6 +56,7 @@ enum sl_rng_stream {
     SL_RNG_PROXIMITY = 9,      // how far the pieces of a proximity order are turned
     SL_RNG_NEGATIVE = 10,      // negative pairs of a mini-batch
     SL_RNG_EVAL_NEGATIVE = 11, // those of an evaluation
+    SL_RNG_ROWS = 12,          // learned rows of vertices, as they begin
 };
 
 struct sl_rng_block {

@@ -17,6 +17,9 @@ enum {
 // Arrays that workers share beside the arena.
 enum sl_shared {
     SL_SHARED_SUMS, // of weights
+    // Learned rows and what their updates are made of (row_table.h).
+    SL_SHARED_ROWS,
+    SL_SHARED_ROWS_WORK,
     // What GPUs read in the machine's memory where the data set's files cannot be pinned.
     SL_SHARED_FEATURES,
     SL_SHARED_OFFSETS,

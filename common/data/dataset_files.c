@@ -28,7 +28,8 @@ static const struct {
                              "weighted sampling needs it: one weight for each edge, in the order "
                              "of indices.npy (num_edges, float32, finite and not negative)"},
     [SL_FILE_FEAT] = {"node_feat.npy", SL_NEED_FEATURES,
-                      "training needs features (num_nodes x feat_dim, float32 or float16)"},
+                      "training needs features (num_nodes x feat_dim, float32 or float16), or "
+                      "features.kind \"learned\""},
     [SL_FILE_LABEL] = {"node_label.npy", SL_NEED_LABELS,
                        "training needs labels (num_nodes, int32 or another integer type, -1 = "
                        "none; of a multilabel or regression task num_nodes x num_classes)"},

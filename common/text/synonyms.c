@@ -30,6 +30,7 @@ const struct sl_synonym sl_synonyms[] = {
     {KEY, "p_dropout drop_rate dropout_rate", "model.dropout", NULL},
     {KEY, "attn_drop attn_dropout", "model.attention_dropout", NULL},
     {KEY, "pretrained pretrained_weights init_weights", "model.weights", NULL},
+    {KEY, "embedding_dim emb_dim embed_dim learned_dim", "features.dim", NULL},
     {KEY,
      "num_neighbors num_neighbours neighbors neighbours neighbor_sizes sizes fanouts fan_out "
      "fan_outs num_samples",

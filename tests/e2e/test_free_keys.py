@@ -7,7 +7,9 @@ next one goes on. So every key acts on training, and changes while a run goes on
 
 import os
 
-from harness import CORES, fingerprint, not_under, small_job
+import numpy as np
+
+from harness import CORES, fingerprint, not_under, small_job, whole
 from test_cuda import CPU, PLUGIN, SANITIZED, gpu, gpu_job
 
 TWO_AND_TWO = {"samplers": 2, "trainers": 2}
@@ -45,6 +47,14 @@ PARTS = [
         "resume": "auto",
         "output": "runs/elsewhere",
     },
+]
+
+# Of learned rows, beside features.
+LEARNED = {"features": {"kind": "both", "dim": 4}}
+LEARNED_PARTS = [
+    {"features": {**LEARNED["features"], "place": "file"}},
+    {**LEARNED, "store": {"features": "storage"}, "cache": {"policy": "degree", "ratio": 0.3}},
+    {"features": {**LEARNED["features"], "place": "file"}, "allocation.trainers": 1},
 ]
 
 # What only GPUs have.
@@ -125,7 +135,7 @@ def test_every_free_key_has_a_value_here(box):
     before = set(map(str, values(free_job(box, {}))))
     tried = {
         key
-        for part in PARTS + GPU_PARTS
+        for part in PARTS + GPU_PARTS + LEARNED_PARTS
         for key, value in values(free_job(box, part))
         if str((key, value)) not in before
     }
@@ -139,6 +149,16 @@ def test_the_result_is_that_of_a_run_that_nobody_touched(box):
     untouched = box.run(free_job(box, {"output": "runs/untouched"}), name="untouched")[1]
     report = in_parts(box, [free_job(box, part) for part in PARTS])
     check_parts(untouched, report, len(PARTS))
+
+
+@whole
+def test_the_result_of_learned_rows_is_too(box):
+    untouched = box.run(free_job(box, {**LEARNED, "output": "runs/untouched"}), name="untouched")[1]
+    report = in_parts(box, [free_job(box, part) for part in LEARNED_PARTS])
+    check_parts(untouched, report, len(LEARNED_PARTS))
+    for name in ("embedding.npy", "embedding.best.npy"):
+        wanted, found = (np.load(box.path("runs", run, name)) for run in ("untouched", "job"))
+        assert np.array_equal(wanted, found), name
 
 
 @not_under("address", SANITIZED)

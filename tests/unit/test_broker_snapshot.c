@@ -135,6 +135,45 @@ TEST(an_epoch_under_evaluation_is_all_of_its_batches)
     end();
 }
 
+// Rows that an applier has half written are of no version; best ones are those of the best epoch.
+TEST(learned_rows_are_copied_when_they_are_whole)
+{
+    const struct sl_row_table_shape shape = {.n_rows = 50, .dim = 3, .n_state = 2, .n_slots = 2};
+    const int rows_fd = sl_arena_memfd(), work_fd = sl_arena_memfd();
+    struct sl_row_table rows;
+    struct sl_snapshot s;
+    must(sl_row_table_create(rows_fd, work_fd, &shape, false, &rows));
+    phases_setup.rows = &rows;
+    make_arena();
+    must(sl_snapshot_init(&s, &t.phases));
+    must(sl_row_copy_init(&s.rows, &rows, -1));
+    work_one(true);
+    work_one(true);
+    rows.values[149] = 1;
+    sl_row_table_advance(&rows, 0, 0, true); // its applier died, and nobody has gone on yet
+    ck_assert_int_eq(sl_snapshot_take(&s, &t.phases, false), SL_EAGAIN);
+    ck_assert_float_eq(s.rows.values[149], 0);
+    rows.state[1][149] = 2;
+    sl_row_table_end(&rows, 0);
+    must(sl_snapshot_take(&s, &t.phases, false));
+    ck_assert(s.rows.values[149] == 1 && s.rows.state[1][149] == 2 && s.rows.best[149] == 0);
+    work_one(true);
+    work_one(true);
+    rows.values[149] = 3;
+    sl_row_table_end(&rows, 1);
+    poll();
+    work_phase(); // the evaluation
+    poll();
+    rows.values[149] = 4; // of the next epoch
+    must(sl_snapshot_take(&s, &t.phases, false));
+    ck_assert(s.best.has && s.rows.values[149] == 4 && s.rows.best[149] == 3);
+    sl_snapshot_fini(&s);
+    sl_row_table_close(&rows);
+    close(rows_fd);
+    close(work_fd);
+    end();
+}
+
 TEST(what_has_not_been_read_has_no_position_yet)
 {
     struct sl_snapshot s;

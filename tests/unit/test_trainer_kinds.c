@@ -187,6 +187,98 @@ LOOP_TEST(gradients_under_visits, 0, SL_COUNT_OF(VARIANTS))
     }
 }
 
+// --- learned rows ---
+
+// The last `dim` columns of the scene's features as learned rows, those before as the file's.
+struct learned {
+    struct sl_config config;
+    struct sl_model model;
+    uint32_t from, dim;
+    float *rows, *feat; // (n_nodes, dim), (n_nodes, from)
+    float *x;           // (n_input, from) of the block
+    float *gradient;    // (n_input, dim) of the rows
+};
+
+static void learned_of(struct learned *l, const struct scene *s, uint32_t dim)
+{
+    const struct sl_dataset *ds = &s->g.ds;
+    const uint32_t n_input = s->block->n_input, from = FEATURES - dim;
+    *l = (struct learned){.config = s->config, .from = from, .dim = dim};
+    l->config.features.kind = from ? SL_INPUT_OF_BOTH : SL_INPUT_LEARNED;
+    l->config.features.dim = dim;
+    l->rows = fixture_alloc(ds->n_nodes * dim * sizeof *l->rows);
+    l->feat = fixture_alloc(ds->n_nodes * from * sizeof *l->feat);
+    for (uint64_t v = 0; v < ds->n_nodes; v++) {
+        memcpy(l->rows + v * dim, s->g.feat + v * FEATURES + from, dim * sizeof *l->rows);
+        memcpy(l->feat + v * from, s->g.feat + v * FEATURES, from * sizeof *l->feat);
+    }
+    l->x = fixture_alloc((uint64_t)n_input * from * sizeof *l->x);
+    for (uint32_t i = 0; i < n_input; i++)
+        memcpy(l->x + (uint64_t)i * from, s->kept + (uint64_t)i * FEATURES, from * sizeof *l->x);
+    l->gradient = fixture_alloc((uint64_t)n_input * dim * sizeof *l->gradient);
+    ck_assert_int_eq(fixture_model(&l->model, &l->config, from, CLASSES, sl_kernels_cpu()), SL_OK);
+    ck_assert_uint_eq(l->model.n_params, s->model.n_params);
+    l->model.learned.n_rows = ds->n_nodes;
+    l->model.learned.rows = l->rows;
+    l->model.learned.gradient = l->gradient;
+}
+
+static void learned_free(struct learned *l)
+{
+    sl_model_fini(&l->model);
+    free(l->rows);
+    free(l->feat);
+    free(l->x);
+    free(l->gradient);
+}
+
+// By finite differences of the naive model's input.
+static void check_row_gradients(struct scene *s, const struct learned *l)
+{
+    const float step = 1.0f / 4096;
+    struct naive naive = naive_make(&s->config, &s->g.ds, s->block, s->kept, true);
+    double *p = fixture_alloc(s->model.n_params * sizeof *p);
+    for (uint64_t i = 0; i < s->model.n_params; i++)
+        p[i] = s->params[i];
+    for (uint64_t i = 0; i < (uint64_t)s->block->n_input * l->dim; i++) {
+        float *at = s->kept + i / l->dim * FEATURES + l->from + i % l->dim, before = *at;
+        const float above = before + step, below = before - step;
+        *at = above;
+        const double up = naive_loss(&naive, p);
+        *at = below;
+        const double down = naive_loss(&naive, p);
+        *at = before;
+        assert_near("row", i, l->gradient[i], (up - down) / ((double)above - below), 5e-4);
+    }
+    free(p);
+    naive_free(&naive);
+}
+
+// Alone, and behind features of the file; with masks of the input.
+LOOP_TEST(gradients_of_learned_rows, 0, SL_COUNT_OF(VARIANTS))
+{
+    static const uint32_t dims[] = {FEATURES, 2};
+    for (size_t d = 0; d < SL_COUNT_OF(dims); d++) {
+        struct sl_config c = config_of(&VARIANTS[_i], 2);
+        c.model.input_dropout = 0.25;
+        c.model.dropout = c.model.attention_dropout = 0.3;
+        c.model.activation = SL_CONFIG_ELU; // without a kink that a step could cross
+        struct scene s;
+        struct learned l;
+        struct sl_loss_result result;
+        scene_of(&s, graph_with_loops(), &c, SEED_IDS, SEEDS, FANOUT, table(1));
+        learned_of(&l, &s, dims[d]);
+        for (uint32_t i = 0; i < l.model.n_layers; i++)
+            l.model.layer[i].order = VARIANTS[_i].order;
+        ck_assert_int_eq(
+            sl_model_train(&l.model, s.params, sl_block_here(s.block), l.x, s.gradient, &result),
+            SL_OK);
+        check_row_gradients(&s, &l);
+        learned_free(&l);
+        scene_free(&s);
+    }
+}
+
 // One seed without in-edges, and a graph of a single vertex with and without a self-loop.
 LOOP_TEST(gradients_of_lonely_vertices, 0, SL_COUNT_OF(VARIANTS))
 {
@@ -317,13 +409,46 @@ static float *infer_all(struct sl_model *m, const struct sl_dataset *ds, const f
         for (uint64_t at = 0; at < ds->n_nodes; at += cell) {
             const struct sl_infer_range range = {.first = at,
                                                  .n = (uint32_t)SL_MIN(cell, ds->n_nodes - at)};
-            const struct sl_infer_io io = {.x_dtype = l ? SL_DTYPE_F32 : ds->feat_dtype,
-                                           .x = l ? bank[(l - 1) & 1] : ds->feat,
-                                           .y = bank[l & 1]};
+            enum sl_dtype dtype = SL_DTYPE_F32;
+            struct sl_infer_io io = {.x = l ? bank[(l - 1) & 1] : sl_evaluate_input(m, ds, &dtype),
+                                     .y = bank[l & 1]};
+            io.x_dtype = dtype;
             ck_assert_int_eq(sl_evaluate_layer(m, ds, params, l, &range, &io), SL_OK);
         }
     free(bank[m->n_layers & 1]);
     return bank[(m->n_layers - 1) & 1];
+}
+
+// Learned rows are what features of the same numbers are.
+LOOP_TEST(inference_reads_learned_rows, 0, SL_COUNT_OF(VARIANTS))
+{
+    static const uint32_t dims[] = {FEATURES, 2};
+    for (size_t d = 0; d < SL_COUNT_OF(dims); d++) {
+        struct sl_config c = config_of(&VARIANTS[_i], 2);
+        struct sl_self_loops loops = {0};
+        struct scene s;
+        struct learned l;
+        scene_of(&s, graph_with_loops(), &c, SEED_IDS, SEEDS, FANOUT, table(1));
+        learned_of(&l, &s, dims[d]);
+        if (sl_model_needs_self_loops(&s.model)) {
+            ck_assert_int_eq(sl_self_loops_find(&s.g.ds, 1, &loops), SL_OK);
+            if (sl_model_needs_out_degrees(&s.model))
+                ck_assert_int_eq(sl_self_loops_count_out(&loops, 1), SL_OK);
+            s.model.self_loops = l.model.self_loops = &loops;
+        }
+        float *wanted = infer_all(&s.model, &s.g.ds, s.params, 7);
+        struct sl_dataset file = s.g.ds;
+        file.feat_dim = l.from;
+        file.feat = l.feat;
+        float *found = infer_all(&l.model, &file, s.params, 7);
+        for (uint64_t i = 0; i < (uint64_t)NODES * CLASSES; i++)
+            assert_near("output", i, found[i], wanted[i], 1e-5);
+        free(wanted);
+        free(found);
+        sl_self_loops_free(&loops);
+        learned_free(&l);
+        scene_free(&s);
+    }
 }
 
 // With all vertices as seeds even degrees of the block are those of the graph.

@@ -132,6 +132,8 @@ static int on_host(struct job *j)
     const struct sl_block *block = j->block;
     const uint32_t n = block->n_input;
     j->to->block = sl_block_here(block);
+    if (j->dim == 0) // learned rows alone
+        return SL_OK;
     if (!is_held(&j->spread) && !g->source.reader)
         return kernels->gather_rows(ds->feat, j->dtype, ds->n_nodes, j->dim, sl_block_nodes(block),
                                     n, j->to->x);

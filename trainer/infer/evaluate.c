@@ -173,7 +173,7 @@ static void offer_kept(const struct run *r, struct sl_infer_piece *piece)
     sl_source_row_cache_begin(&model->kept, r->io->keep_tag);
     piece->kept = piece->x_ids ? NULL : &model->kept; // they are made of rows of all vertices
     model->kept_sums.sharers = model->kept.sharers;
-    if (r->layer->index == 0 && r->io->x == r->ds->feat)
+    if (r->layer->index == 0 && r->io->x == r->ds->feat && !model->learned.dim)
         piece->kept_sums = &model->kept_sums;
 }
 
@@ -184,14 +184,16 @@ static int compute(const struct run *r, struct sl_infer_piece *piece)
     const struct sl_layer *layer = r->layer;
     const struct sl_layer_tail *around = &model->around[layer->index];
     const struct sl_dropout none = {0};
-    const struct sl_resident_matrix x = {.dtype = r->io->x_dtype,
-                                         .p = r->io->x,
-                                         .n_rows = r->ds->n_nodes,
-                                         .dim = layer->d_in,
-                                         .tag = r->io->x_tag,
-                                         .partial = r->io->x_partial,
-                                         .lasting = r->io->x == r->ds->feat,
-                                         .source = layer->index ? NULL : model->features};
+    const struct sl_resident_matrix x = {
+        .dtype = r->io->x_dtype,
+        .p = r->io->x,
+        .n_rows = r->ds->n_nodes,
+        .dim = layer->d_in,
+        .tag = r->io->x_tag,
+        .partial = r->io->x_partial,
+        .lasting = r->io->x == r->ds->feat,
+        .source = layer->index ? NULL : model->features,
+        .learned = layer->index == 0 && sl_model_joins(model) ? &model->learned : NULL};
     struct sl_layer_epilogue after = sl_layer_tail_offer(around, layer, r->params, false, &none);
     SL_TRY(sl_resident_place(&model->resident, &model->env, &x, !r->range->ids || r->io->x_most,
                              piece));
@@ -289,7 +291,7 @@ int sl_evaluate_layer(struct sl_model *model, const struct sl_dataset *ds, const
                    .range = range,
                    .layer = layer,
                    .d_in = which->d_in,
-                   .gathers = layer == 0 && model->features,
+                   .gathers = layer == 0 && (model->features || sl_model_joins(model)),
                    .cold = io->x_cold && model->env.device->is_host,
                    .self_edge = which->kind->self_edge && which->kind->self_edge(which)},
     };
@@ -317,6 +319,14 @@ const float *sl_evaluate_params(const struct sl_arena *a, const struct sl_phase_
     case SL_PARAMS_PINNED: return sl_param_store_pinned(a);
     default: return sl_param_store_params(a, sl_param_store_version(a));
     }
+}
+
+const void *sl_evaluate_input(const struct sl_model *model, const struct sl_dataset *ds,
+                              enum sl_dtype *dtype)
+{
+    const bool learned = model->learned.dim > 0 && !sl_model_joins(model);
+    *dtype = learned ? SL_DTYPE_F32 : ds->feat_dtype;
+    return learned ? model->learned.rows : ds->feat;
 }
 
 // The vertices that a cell stands for.
@@ -500,9 +510,9 @@ int sl_evaluate_infer(struct sl_model *model, const float *params, const struct 
     SL_TRY(leave_needed(model, ds, spec, &range, &most));
     for (uint32_t i = 0; i < range.n; i++)
         *edges += sl_dataset_degree(ds, sl_infer_vertex(&range, i));
+    enum sl_dtype dtype = SL_DTYPE_F32;
     struct sl_infer_io io = {
-        .x_dtype = spec->layer ? SL_DTYPE_F32 : ds->feat_dtype,
-        .x = spec->layer ? (const void *)sl_arena_acts(a, spec->layer - 1) : ds->feat,
+        .x = spec->layer ? sl_arena_acts(a, spec->layer - 1) : sl_evaluate_input(model, ds, &dtype),
         // A phase reads what the one before it has written; features are always the same.
         .x_tag = spec->layer ? atomic_load_explicit(&lease->phase->seq, memory_order_relaxed) : 0,
         .keep_tag = atomic_load_explicit(&lease->phase->seq, memory_order_relaxed),
@@ -513,6 +523,7 @@ int sl_evaluate_infer(struct sl_model *model, const float *params, const struct 
         .jumping = sl_jumping_width(&model->jumping) ? sl_arena_jumping(a) : NULL,
         .result = spec->last_layer ? result : NULL,
     };
+    io.x_dtype = dtype;
     SL_TRY(predictions_of(a, ds, spec, &range, &io.predictions));
     model->kept.sharers = SL_MAX(sl_seat_awake(a), 1u);
     return sl_evaluate_layer(model, ds, params, spec->layer, &range, &io);

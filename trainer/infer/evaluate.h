@@ -61,6 +61,11 @@ int sl_evaluate_layer(struct sl_model *model, const struct sl_dataset *ds, const
                       uint32_t layer, const struct sl_infer_range *range,
                       const struct sl_infer_io *io);
 
+// What the first layer reads of all vertices: the file's features, or learned rows where these are
+// alone.
+const void *sl_evaluate_input(const struct sl_model *model, const struct sl_dataset *ds,
+                              enum sl_dtype *dtype);
+
 // One INFER cell, as its phase's specification says, with those parameters on the model's device;
 // *edges counts what it went through.
 int sl_evaluate_infer(struct sl_model *model, const float *params, const struct sl_dataset *ds,

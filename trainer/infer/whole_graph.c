@@ -138,6 +138,8 @@ static void bound_memory(struct walk *w, uint64_t touched)
     for (int b = 0; b < 2; b++)
         give_back(w->bank[b].data, w->bank[b].bytes);
     give_back(w->jumping.data, w->jumping.bytes);
+    give_back(g->model->learned.rows,
+              g->model->learned.n_rows * g->model->learned.dim * sizeof(float));
     give_back(ds->feat, ds->n_nodes * ds->feat_dim * sl_dtype_bytes(ds->feat_dtype));
     give_back(ds->indices, ds->n_edges * sl_dtype_bytes(ds->indices_dtype));
     give_back(ds->present, ds->n_edges * sizeof *ds->present);
@@ -169,7 +171,7 @@ static uint64_t touched_by(const struct walk *w, uint32_t l, const struct sl_inf
     uint64_t edges = range->n;
     for (uint32_t i = 0; i < range->n; i++)
         edges += sl_dataset_degree(ds, sl_infer_vertex(range, i));
-    uint64_t element = l ? sizeof(float) : sl_dtype_bytes(ds->feat_dtype);
+    uint64_t element = l || g->model->learned.dim ? sizeof(float) : sl_dtype_bytes(ds->feat_dtype);
     uint64_t row = SL_MAX((uint64_t)layer->d_in * element, (uint64_t)PAGE);
     uint64_t all = ds->n_nodes * layer->d_in * element;
     uint64_t written =
@@ -232,15 +234,15 @@ static struct sl_infer_range next_chunk(const struct sl_whole_graph *g, uint32_t
     const uint64_t most = (uint64_t)g->chunk_rows + SL_INFER_PIECE_ROWS;
     struct sl_infer_range range = {
         .ids = ids ? ids + at : NULL, .first = ids ? 0 : at, .n = (uint32_t)SL_MIN(n - at, most)};
-    const struct sl_cutter cutter = {.env = &g->model->env,
-                                     .dataset = g->dataset,
-                                     .neighbours = g->model->neighbours,
-                                     .range = &range,
-                                     .layer = l,
-                                     .d_in = layer->d_in,
-                                     .gathers = l == 0 && g->model->features,
-                                     .self_edge =
-                                         layer->kind->self_edge && layer->kind->self_edge(layer)};
+    const struct sl_cutter cutter = {
+        .env = &g->model->env,
+        .dataset = g->dataset,
+        .neighbours = g->model->neighbours,
+        .range = &range,
+        .layer = l,
+        .d_in = layer->d_in,
+        .gathers = l == 0 && (g->model->features || sl_model_joins(g->model)),
+        .self_edge = layer->kind->self_edge && layer->kind->self_edge(layer)};
     // A single piece where memory is short.
     const uint32_t wanted = g->memory_bytes ? 1 : g->chunk_rows;
     uint32_t rows = 0;
@@ -257,9 +259,9 @@ static int run_layer(struct walk *w, uint32_t l, const uint32_t *ids, uint64_t n
     const bool wanted = l == g->layer;
     const uint32_t width = g->model->layer[l].d_out;
     const struct bank *to = &w->bank[l & 1];
+    enum sl_dtype dtype = SL_DTYPE_F32;
     struct sl_infer_io io = {
-        .x_dtype = l ? SL_DTYPE_F32 : g->dataset->feat_dtype,
-        .x = l ? (const void *)w->bank[(l - 1) & 1].data : g->dataset->feat,
+        .x = l ? w->bank[(l - 1) & 1].data : sl_evaluate_input(g->model, g->dataset, &dtype),
         .x_tag = l,
         .x_partial = l && w->rows[l - 1].ids,
         .jumping = w->jumping.data,
@@ -267,6 +269,7 @@ static int run_layer(struct walk *w, uint32_t l, const uint32_t *ids, uint64_t n
         .rows = out,
         .hidden = wanted && g->hidden,
     };
+    io.x_dtype = dtype;
     SL_TRY(tell(w, l, 0, n));
     for (uint64_t at = 0; at < n;) {
         const struct sl_infer_range range = next_chunk(g, l, ids, at, n);

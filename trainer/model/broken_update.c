@@ -144,7 +144,8 @@ int sl_broken_update_explain(const struct sl_broken_update *b)
     where_text(b, where, sizeof where);
     loss_text(b, loss, sizeof loss);
     if (!f.first)
-        return sl_fail(SL_ENOTFINITE, "%s: %sits gradient is finite", where, loss);
+        return sl_fail(SL_ENOTFINITE, "%s: %sits gradient is finite%s", where, loss,
+                       b->of_rows ? " but for that of learned rows" : "");
     if (f.n == 1)
         return sl_fail(SL_ENOTFINITE, "%s: %sthe %s of %s is not finite", where, loss,
                        places[i].what, f.first);

@@ -10,6 +10,7 @@
 #ifndef SL_TRAINER_MODEL_BROKEN_UPDATE_H
 #define SL_TRAINER_MODEL_BROKEN_UPDATE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "common/arena/param_store.h"
@@ -21,8 +22,9 @@ struct sl_broken_update {
     const struct sl_update *update;  // whose lock the caller has
     const struct sl_tensor *tensors; // (n_tensors) of the model
     uint32_t n_tensors;
-    float scale; // of the sum of the gradient slots
-    double lr;   // of this update, whose step is in the bank of the next version
+    float scale;  // of the sum of the gradient slots
+    bool of_rows; // the gradient of learned rows is not finite
+    double lr;    // of this update, whose step is in the bank of the next version
 };
 
 // Records what is wrong and returns SL_ENOTFINITE: "update 7 (epoch 2, 2 of 5) at a learning rate

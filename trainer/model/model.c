@@ -100,7 +100,7 @@ static int check_config(const struct sl_config *config, uint32_t feat_dim, uint3
     if (config->model.layers == 0 || config->model.layers > SL_CONFIG_MAX_LAYERS)
         return sl_fail(SL_EINVAL, "model.layers: found %u, wanted 1 to %d", config->model.layers,
                        SL_CONFIG_MAX_LAYERS);
-    if (feat_dim == 0 || n_outputs == 0)
+    if (feat_dim + sl_config_learned_dim(config) == 0 || n_outputs == 0)
         return sl_fail(SL_EINVAL,
                        "a model over %u features and %u classes: the data set must have both",
                        feat_dim, n_outputs);
@@ -137,13 +137,18 @@ int sl_model_init(struct sl_model *model, const struct sl_config *config, uint32
         .pool = &model->pool,
         .notes = &model->notes,
     };
+    model->learned = (struct sl_learned_rows){
+        .from = config->features.kind == SL_INPUT_LEARNED ? 0 : feat_dim,
+        .dim = sl_config_learned_dim(config),
+    };
+    const uint32_t d_in = model->learned.from + model->learned.dim;
     model->jumping = (struct sl_jumping){.kind = config->model.jumping,
                                          .n_layers = layers,
                                          .hidden = hidden,
                                          .n_outputs = model->n_outputs};
     for (uint32_t l = 0; l < layers; l++) {
         bool last = l + 1 == layers && model->jumping.kind == SL_JUMPING_NONE;
-        SL_TRY(add_layer(model, KINDS[config->model.kind], l == 0 ? feat_dim : hidden,
+        SL_TRY(add_layer(model, KINDS[config->model.kind], l == 0 ? d_in : hidden,
                          last ? model->n_outputs : hidden, last));
     }
     for (uint32_t l = 0; l < layers; l++)
@@ -280,7 +285,8 @@ static int forward_layer(struct sl_model *model, const float *params, struct sl_
     dropout.rate = model->dropout;
     dropout.layer = l + 1;
     tape->after = sl_layer_tail_offer(&model->around[l], layer, params, training, &dropout);
-    SL_TRY(layer->kind->forward(&model->env, layer, params, training && l > 0, tape));
+    SL_TRY(layer->kind->forward(&model->env, layer, params,
+                                training && (l > 0 || model->learned.dim > 0), tape));
     return sl_layer_tail_forward(&model->env, &model->around[l], layer, params, tape->y,
                                  tape->hop.csr.n_dst, tape->after.applied, training, &dropout,
                                  &model->around_tape[l]);
@@ -305,6 +311,14 @@ bool sl_model_take_half(struct sl_model *model, const struct sl_dataset *ds)
     return model->half;
 }
 
+static struct sl_dropout input_dropout(const struct sl_model *model, struct sl_block_view block)
+{
+    return (struct sl_dropout){.rate = model->input_dropout,
+                               .seed = model->seed,
+                               .epoch = block.header->epoch,
+                               .batch = (uint32_t)block.header->batch};
+}
+
 int sl_model_forward(struct sl_model *model, const float *params, struct sl_block_view block,
                      void *x, bool training, float **outputs)
 {
@@ -314,13 +328,12 @@ int sl_model_forward(struct sl_model *model, const float *params, struct sl_bloc
         sl_resident_release(&model->resident);
         sl_mempool_fini(&model->scoring);
     }
-    if (training && model->input_dropout > 0) {
-        const struct sl_dropout input = {.rate = model->input_dropout,
-                                         .seed = model->seed,
-                                         .epoch = block.header->epoch,
-                                         .batch = (uint32_t)block.header->batch};
-        SL_TRY(model->env.kernels->dropout(x, block.header->n_input, model->layer[0].d_in, &input));
-    }
+    if (model->learned.dim > 0)
+        SL_TRY(sl_learned_input(&model->env, &model->learned, block, x, &x));
+    model->input_mask = input_dropout(model, block);
+    if (training && model->input_dropout > 0)
+        SL_TRY(model->env.kernels->dropout(x, block.header->n_input, model->layer[0].d_in,
+                                           &model->input_mask));
     for (uint32_t l = 0; l < model->n_layers; l++) {
         SL_TRY(check_abort(model));
         SL_TRY(forward_layer(model, params, block, l, x, training));
@@ -359,8 +372,12 @@ static int backward_layers(struct sl_model *model, const float *params, float *d
         SL_TRY(sl_layer_tail_backward(&model->env, &model->around[l], layer, params,
                                       &model->around_tape[l], dy, gradient,
                                       &model->tape[l].before));
-        float *dx = l > 0 ? gradient_of_output(model, l - 1) : NULL;
-        if (l > 0 && !dx)
+        float *dx = NULL;
+        if (l > 0)
+            dx = gradient_of_output(model, l - 1);
+        else if (model->learned.dim > 0)
+            dx = sl_learned_gradient(&model->env, &model->learned, model->tape[0].hop.csr.n_src);
+        if ((l > 0 || model->learned.dim > 0) && !dx)
             return SL_ENOMEM;
         SL_TRY(
             layer->kind->backward(&model->env, layer, params, &model->tape[l], dy, gradient, dx));
@@ -368,7 +385,11 @@ static int backward_layers(struct sl_model *model, const float *params, float *d
             SL_FAILPOINT(TRAINER_GRADIENT);
         dy = dx;
     }
-    return SL_OK;
+    if (model->learned.dim == 0)
+        return SL_OK;
+    return sl_learned_leave(&model->env, &model->learned,
+                            model->input_dropout > 0 ? &model->input_mask : NULL,
+                            model->tape[0].hop.csr.n_src, dy);
 }
 
 static int clear_gradient(const struct sl_model *model, float *gradient)

@@ -41,6 +41,7 @@
 #include "trainer/model/jumping.h"
 #include "trainer/model/source_row_cache.h"
 #include "trainer/model/layer.h"
+#include "trainer/model/learned_rows.h"
 #include "trainer/model/needed_rows.h"
 #include "trainer/model/neighbours.h"
 #include "trainer/model/objective.h"
@@ -67,6 +68,7 @@ struct sl_model {
 
     float dropout, input_dropout;
     bool half; // features of batches are f16 (sl_model_take_half)
+    struct sl_learned_rows learned;
     uint64_t seed;
     struct sl_layer_options options;
     struct sl_layer_env env;
@@ -91,12 +93,14 @@ struct sl_model {
     uint32_t *cell_ids; // room for the needed rows of one cell
     uint32_t cell_rows;
     // Of the last forward.
+    struct sl_dropout input_mask; // training with input_dropout
     struct sl_layer_tape tape[SL_CONFIG_MAX_LAYERS];
     struct sl_layer_tail_tape around_tape[SL_CONFIG_MAX_LAYERS];
     struct sl_jumping_tape jumping_tape;
 };
 
-// Layers and tensors for this job, with the objective's outputs. SL_EUNSUPPORTED for a kind that is
+// Layers and tensors for this job, with the objective's outputs; feat_dim is the file's, to which
+// learned columns are added where the job has them. SL_EUNSUPPORTED for a kind that is
 // not in the table, SL_EINVAL. The configuration is not kept, the objective is. The struct must not
 // move afterwards.
 int sl_model_init(struct sl_model *model, const struct sl_config *config, uint32_t feat_dim,
@@ -125,6 +129,12 @@ int sl_model_prepare_inference(struct sl_model *model, const struct sl_config *c
 // block's loops have been counted (struct sl_block_view).
 bool sl_model_drops_loops(const struct sl_model *model);
 
+// Whether the input is features of the file and learned rows beside one another.
+static inline bool sl_model_joins(const struct sl_model *model)
+{
+    return model->learned.dim > 0 && model->learned.from > 0;
+}
+
 // Whether training leaves the features of a batch as they are.
 bool sl_model_keeps_features(const struct sl_model *model);
 
@@ -138,14 +148,16 @@ struct sl_block_shape sl_model_block_shape(const struct sl_model *model);
 /*
  * Outputs (n_seeds, n_outputs) of a block, in the pool, valid until the next call that resets it.
  * x (n_input, feat_dim) are the features of its input nodes, f32 or with model->half f16; training
- * masks them in place, applies dropout and takes the batch's own statistics in batch norms.
+ * masks them in place, applies dropout and takes the batch's own statistics in batch norms. Learned
+ * rows are read at model->learned.
  * SL_EABORTED when the pulse says to leave half way.
  */
 int sl_model_forward(struct sl_model *model, const float *params, struct sl_block_view block,
                      void *x, bool training, float **outputs);
 
-// Gradient (n_params, assigned) of the last training forward for doutputs (n_seeds, n_outputs),
-// which is overwritten. In the places of running statistics it has the batch's own (norm.h).
+// Gradient (n_params, assigned; of learned rows likewise) of the last training forward for doutputs
+// (n_seeds, n_outputs), which is overwritten. In the places of running statistics it has the
+// batch's own (norm.h).
 int sl_model_backward(struct sl_model *model, const float *params, float *doutputs,
                       float *gradient);
 

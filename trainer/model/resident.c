@@ -168,8 +168,9 @@ static int find_matrix(struct sl_resident *r, const struct sl_layer_env *env,
 // ---- some rows of it ----------------------------------------------------------------------------
 
 // x (n, dim), the processor's = the rows of `ids`, as f32.
-static int take_rows(struct sl_resident *r, const struct sl_layer_env *env,
-                     const struct sl_resident_matrix *m, const uint32_t *ids, uint32_t n, float *x)
+static int take_file_rows(struct sl_resident *r, const struct sl_layer_env *env,
+                          const struct sl_resident_matrix *m, const uint32_t *ids, uint32_t n,
+                          float *x)
 {
     const struct sl_kernels *kernels = sl_kernels_cpu();
     if (!m->source)
@@ -185,6 +186,23 @@ static int take_rows(struct sl_resident *r, const struct sl_layer_env *env,
     for (uint32_t i = 0; i < n; i++)
         places[i] = i;
     return kernels->gather_rows(r->raw.p, m->dtype, n, m->dim, places, n, x);
+}
+
+// The same, with learned columns behind those of the file.
+static int take_rows(struct sl_resident *r, const struct sl_layer_env *env,
+                     const struct sl_resident_matrix *m, const uint32_t *ids, uint32_t n, float *x)
+{
+    const struct sl_learned_rows *learned = m->learned;
+    if (!learned)
+        return take_file_rows(r, env, m, ids, n, x);
+    struct sl_resident_matrix file = *m;
+    file.learned = NULL;
+    file.dim = learned->from;
+    float *own = sl_layer_floats(env, (uint64_t)n * file.dim);
+    if (!own)
+        return SL_ENOMEM;
+    SL_TRY(take_file_rows(r, env, &file, ids, n, own));
+    return sl_learned_join(learned, ids, n, own, x);
 }
 
 // x (n, dim), the device's = the rows of `ids`, as f32.
@@ -244,7 +262,7 @@ int sl_resident_place(struct sl_resident *r, const struct sl_layer_env *env,
     SL_TRY(
         sl_layer_upload_words(env, lists->indptr, (uint64_t)lists->n_dst + 1, &piece->csr.indptr));
     SL_TRY(sl_layer_upload_floats(env, piece->list_weights, lists->n_edges, &piece->weights));
-    if (matrix->source)
+    if (matrix->source || matrix->learned)
         x = NULL;
     else if (!env->device->is_host)
         SL_TRY(find_matrix(r, env, matrix, range, &x));

@@ -41,6 +41,7 @@
 #include <stdint.h>
 
 #include "trainer/model/layer.h"
+#include "trainer/model/learned_rows.h"
 #include "trainer/feed/compute.h"
 #include "trainer/feed/rows.h"
 
@@ -63,6 +64,9 @@ struct sl_resident_matrix {
     bool lasting; // its memory and its rows stay as they are until sl_resident_fini()
     // What is at p is not to be touched: rows come from here (features on the drive). NULL: from p.
     struct sl_row_source *source;
+    // Rows of dim - learned->from columns of what is at p or `source` is, with learned ones behind
+    // them: always gathered. NULL: there are none.
+    const struct sl_learned_rows *learned;
 };
 
 // Called before a copy reads the machine's memory; zeroed: nobody is.

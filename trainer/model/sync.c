@@ -85,6 +85,8 @@ int sl_sync_init(struct sl_sync *s, const struct sl_sync_spec *spec)
     int rc = sl_update_runs_init(&s->runs, config, spec->tensors, spec->n_tensors, s->n_params);
     if (rc == SL_OK)
         rc = take_memory(s);
+    if (rc == SL_OK && spec->rows)
+        rc = sl_row_step_init(&s->rows, spec->rows, spec->kernels, s->optimizer);
     if (rc < 0)
         sl_sync_fini(s);
     return rc;
@@ -93,6 +95,7 @@ int sl_sync_init(struct sl_sync *s, const struct sl_sync_spec *spec)
 void sl_sync_fini(struct sl_sync *s)
 {
     sl_update_runs_fini(&s->runs);
+    sl_row_step_fini(&s->rows);
     free(s->scratch);
     free(s->slots);
     if (s->joined)
@@ -111,6 +114,7 @@ struct constants {
     float scale; // of the sum of the slots
     float clip;  // of the scaled gradient, which is in s->whole; not used where nothing is clipped
     float lr;
+    double row_squares; // of the sums of learned rows, not scaled
 };
 
 static int reduce(struct sl_sync *s, const struct sl_update *u, uint64_t at, uint64_t n,
@@ -129,7 +133,7 @@ static int reduce(struct sl_sync *s, const struct sl_update *u, uint64_t at, uin
  */
 static int measure_norm(struct sl_sync *s, const struct sl_update *u, struct constants *c)
 {
-    double squares = 0;
+    double squares = c->row_squares * c->scale * c->scale;
     for (uint32_t r = 0; r < s->runs.n; r++) {
         const struct sl_update_run *run = &s->runs.run[r];
         if (!sl_update_run_steps(run))
@@ -207,6 +211,33 @@ static void carry_piece(struct sl_sync *s, const struct sl_update *u, enum sl_up
         *broken |= !isfinite(p[k]);
 }
 
+// Sums the gradients of learned rows. *broken: one is not finite.
+static int sum_rows(struct sl_sync *s, const struct sl_update *u, struct constants *c,
+                    uint32_t *broken)
+{
+    if (!s->rows.table)
+        return SL_OK;
+    SL_TRY(sl_row_step_sum(&s->rows, u, &c->row_squares));
+    *broken |= !isfinite(c->row_squares);
+    return SL_OK;
+}
+
+// Everything else of the update is done, and is finite.
+static int step_rows(struct sl_sync *s, const struct sl_update *u, const struct constants *c)
+{
+    struct sl_row_rates rates = {.scale = s->whole ? c->scale * c->clip : c->scale,
+                                 .version = u->version,
+                                 .adam = s->adam,
+                                 .sgd = s->sgd};
+    if (!s->rows.table)
+        return SL_OK;
+    rates.sgd.lr = rates.adam.lr = c->lr;
+    rates.adam.t = u->version + 1;
+    const double corrected = 1 - pow(s->adam.beta2, (double)rates.adam.t);
+    rates.adam.eps = (float)(s->adam.eps / sqrt(corrected)); // row_step.h: SparseAdam's
+    return sl_row_step_apply(&s->rows, &rates);
+}
+
 static int apply(struct sl_sync *s, const struct sl_update *u)
 {
     double weight = 0;
@@ -219,6 +250,7 @@ static int apply(struct sl_sync *s, const struct sl_update *u)
     // Batches without a labelled seed have no gradient; the step is then weight decay alone.
     struct constants c = {.scale = weight > 0 ? (float)(1.0 / weight) : 0.0f,
                           .lr = (float)sl_learning_rate_at(&s->rate, u->version)};
+    SL_TRY(sum_rows(s, u, &c, &broken));
     if (s->clip_norm > 0)
         SL_TRY(measure_norm(s, u, &c));
     const struct sl_nodes_part own = sl_nodes_slice(s->arena, s->arena->h->spec.nodes.rank);
@@ -241,8 +273,9 @@ static int apply(struct sl_sync *s, const struct sl_update *u)
                                            .tensors = s->tensors,
                                            .n_tensors = s->n_tensors,
                                            .scale = c.scale,
+                                           .of_rows = !isfinite(c.row_squares),
                                            .lr = sl_learning_rate_at(&s->rate, u->version)};
-    return broken ? sl_broken_update_explain(&found) : SL_OK;
+    return broken ? sl_broken_update_explain(&found) : step_rows(s, u, &c);
 }
 
 // What has to be done with the other trainers before an update's batches are done.

@@ -35,6 +35,11 @@
  * All of it is a function of version, slots, weights and bank: the same whoever does it, and after
  * a resume.
  *
+ * LEARNED ROWS (row_step.h) that the update's batches met are stepped where they lie, behind
+ * everything that may find a number that is not finite and before the version is advanced;
+ * clip_norm counts their gradient, too. An applier that dies over them leaves what the next one
+ * goes on from (common/arena/row_table.h).
+ *
  * SEVERAL NODES (common/arena/nodes.h). A node's trainers step its slice of the flat vector alone,
  * in the same way; the norm for clip_norm is of the whole gradient everywhere.
  *
@@ -66,6 +71,7 @@
 #include "kernels/kernels.h"
 #include "trainer/model/allreduce.h"
 #include "trainer/model/layer.h"
+#include "trainer/model/row_step.h"
 #include "config/learning_rate.h"
 #include "trainer/model/update_runs.h"
 
@@ -81,6 +87,7 @@ struct sl_sync_spec {
     const struct sl_kernels *kernels; // on this process's memory, whatever the device
     const struct sl_device *memory;   // where gradients are computed; NULL: on cores
     const struct sl_heartbeat *pulse;
+    const struct sl_row_table *rows; // learned ones; NULL: there are none
 };
 
 struct sl_sync {
@@ -102,6 +109,7 @@ struct sl_sync {
     float *scratch;               // one piece of the reduced gradient
     float *whole;                 // (n_params) all of it, where it is clipped; else NULL
     const float **slots;          // (batches_per_update)
+    struct sl_row_step rows;      // without a table: there are none
     uint64_t applied;             // updates this trainer made
     uint64_t apply_ns;            // time it took, and the sums with other trainers
     struct sl_exchange *exchange; // borrowed; NULL: gradients go to the store
