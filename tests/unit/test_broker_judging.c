@@ -186,8 +186,8 @@ TEST(keys_that_cannot_act_are_refused)
 static void be_links(uint64_t n_val, uint64_t n_test)
 {
     ds.task = SL_TASK_LINK;
-    ds.edges[SL_SPLIT_VAL] = (struct sl_pair_list){n_val, ids};
-    ds.edges[SL_SPLIT_TEST] = (struct sl_pair_list){n_test, ids};
+    ds.edges[SL_SPLIT_VAL] = (struct sl_pair_list){n_val, ids, NULL};
+    ds.edges[SL_SPLIT_TEST] = (struct sl_pair_list){n_test, ids, NULL};
 }
 
 static void expect_refused(const char *part)
