@@ -12,6 +12,7 @@
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
+#include "common/data/order_kind.h"
 #include "config/text_internal.h"
 
 // The job is called after its file unless it has a name; its run directory after the job.
@@ -90,7 +91,8 @@ static int resolve_links(const struct sl_parse *p)
         return sl_parse_fail(p, "evaluate.fanout",
                              "found a list with task.kind \"link\", wanted \"full\": pairs are "
                              "scored by the embeddings of all vertices: remove the key");
-    if (c->order.kind != SL_ORDER_SHUFFLED)
+    const struct sl_order_kind *order = &sl_order_kinds[c->order.kind];
+    if (order->walks || order->parts)
         return sl_parse_fail(p, "order.kind",
                              "found \"%s\" with task.kind \"link\", wanted \"shuffled\": pairs "
                              "have no neighbours to walk to: remove the key",

@@ -1,7 +1,7 @@
 /*
  * metadata.json: {"name", "num_nodes", "num_edges", "feat_dim", "num_classes", "task", "splits",
- * "first_side", "feat_stripes", "shard", "shards", "temporary"}. Further keys are the user's own (source,
- * licence, ...) and are left alone.
+ * "first_side", "feat_stripes", "shard", "shards", "temporary"}. Further keys are the user's own
+ * (source, licence, ...) and are left alone.
  */
 #include <ctype.h>
 #include <errno.h>

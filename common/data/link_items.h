@@ -49,8 +49,8 @@ struct sl_link_items sl_link_items_of(const struct sl_dataset *ds, enum sl_split
 // pair: source, target.
 void sl_link_items_pair(const struct sl_link_items *items, uint64_t i, uint32_t pair[2]);
 
-// The training pairs of these numbers, (n, 2), or their targets alone, (n). The searches for targets
-// of a graph's edges go side by side.
+// The training pairs of these numbers, (n, 2), or their targets alone, (n). The searches for
+// targets of a graph's edges go side by side.
 void sl_link_items_pairs(const struct sl_link_items *items, const uint32_t *numbers, uint32_t n,
                          uint32_t *pairs);
 void sl_link_items_targets(const struct sl_link_items *items, const uint32_t *numbers, uint32_t n,

@@ -274,16 +274,15 @@ static void open_excluding(struct hop *hop, uint32_t l, const double *prefix, ui
 }
 
 // Bytes of such lanes that a group has at most.
-static size_t spare_bytes(const struct hop *hop)
+static size_t spare_bytes(const struct sl_khop_args *args, uint32_t n_lanes, uint32_t k)
 {
-    const struct sl_khop_args *args = hop->args;
     const uint64_t end = args->excluded ? SL_MIN(args->excluded->n_rows, args->n_dst) : 0;
     size_t most = 0, bytes = 0;
     for (uint64_t row = args->first_row; row < end; row++) {
         const uint32_t n = sl_excluded_row(args->excluded, (uint32_t)row).n;
-        if ((row - args->first_row) % hop->n_lanes == 0)
+        if ((row - args->first_row) % n_lanes == 0)
             bytes = 0;
-        bytes += n > 0 ? sl_weighted_lane_bytes(hop->k + n) : 0;
+        bytes += n > 0 ? sl_weighted_lane_bytes(k + n) : 0;
         most = SL_MAX(most, bytes);
     }
     return most;
@@ -375,7 +374,8 @@ SL_SIMD(int, sample, (const struct sl_khop_args *args), (args))
         hop.lane_bytes = sl_weighted_lane_bytes(hop.k);
         const size_t bytes = hop.lane_bytes * hop.n_lanes;
         void *scratch;
-        SL_TRY(sl_idmap_scratch(args->map, bytes + spare_bytes(&hop), &scratch));
+        SL_TRY(
+            sl_idmap_scratch(args->map, bytes + spare_bytes(args, hop.n_lanes, hop.k), &scratch));
         hop.lanes = scratch;
         hop.spare = hop.lanes + bytes;
         for (uint32_t l = 0; l < hop.n_lanes; l++)

@@ -471,6 +471,7 @@ static int score_pairs(struct sl_model *model, const float *params, const struct
     SL_TRY(predictions_of(a, ds, spec, &range, &scores));
     const struct sl_link_items *items = &model->links->split[split];
     uint32_t pairs[2 * SL_SCORE_PAIRS];
+    float values[SL_SCORE_PAIRS];
     for (uint32_t at = 0; at < range.n; at += SL_SCORE_PAIRS) {
         if (model->pulse && sl_heartbeat_stopping(model->pulse))
             return sl_fail(SL_EABORTED, "the job stops");
@@ -486,10 +487,11 @@ static int score_pairs(struct sl_model *model, const float *params, const struct
             .pairs = pairs,
             .n = n,
             .n_positive = (uint32_t)SL_MIN(positives, (uint64_t)n),
-            .scores = (float *)(scores + at),
+            .scores = values,
             .result = result,
         };
         SL_TRY(sl_score_pairs(model, &args));
+        memcpy(scores + at, values, n * sizeof *values);
     }
     return SL_OK;
 }

@@ -54,8 +54,8 @@ int sl_objective_pair_loss(const struct sl_objective *o, const struct sl_kernels
                            const struct sl_pairs *pairs, const float *scores, float *gradient,
                            struct sl_loss_result *out);
 
-// sl_objective_loss() for vertices of the data set, whose targets are gathered in the notes and uploaded. ids
-// are the processor's.
+// sl_objective_loss() for vertices of the data set, whose targets are gathered in the notes and
+// uploaded. ids are the processor's.
 int sl_objective_loss_of(const struct sl_objective *o, const struct sl_layer_env *env,
                          const struct sl_dataset *dataset, const uint32_t *ids, uint64_t rows,
                          const float *outputs, struct sl_loss_result *out);

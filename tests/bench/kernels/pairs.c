@@ -1,4 +1,5 @@
-// Pairs of rows, on cores and on a device: a batch's, whose rows are in a cache, and an evaluation's.
+// Pairs of rows, on cores and on a device: of a batch, whose rows are in a cache, and of an
+// evaluation.
 #include "tests/bench/kernels/gpu.h"
 
 #include "common/base/bits.h"
