@@ -7,6 +7,10 @@ is a few lines of numpy here, since NeighborLoader itself needs pyg-lib or torch
 Evaluations are over the whole graph, the test is of the best validation epoch, and training ends
 as the job's does.
 
+Of a job of links the batches are edges and, for each, a pair from the same source to any vertex
+that it has no edge to; their ends are the seeds. PyTorch Geometric's own loader of links draws both
+ends of a negative, which may be an edge.
+
 Needs torch and torch_geometric, which sluice itself does not (see check_pyg.py).
 """
 
@@ -50,7 +54,11 @@ class Sampler:
         for fanout in fanouts:
             begin = self.indptr[frontier]
             degrees = self.indptr[frontier + 1] - begin
-            at = draw_without_replacement(rng, degrees, fanout if fanout > 0 else degrees.max())
+            if fanout > 0:
+                at = draw_without_replacement(rng, degrees, fanout)
+            else:
+                at = np.arange(degrees.max(initial=0))
+                at = np.where(at < degrees[:, None], at, -1)
             row, slot = np.nonzero(at >= 0)
             source = self.indices[begin[row] + at[row, slot]]
             new = np.unique(source[self.local[source] < 0])
@@ -138,4 +146,94 @@ def train(config, metric, seed):
             best, test, waited = found, measure(metric, logits, labels, split["test"]), 0
         if 0 < patience <= waited:
             break
+    return test
+
+
+# ---- links --------------------------------------------------------------------------------------
+
+
+class Edges:
+    """Of a graph: whether pairs are among them."""
+
+    def __init__(self, edge_index, n):
+        self.n, (self.source, self.target) = n, edge_index
+        self.keys = np.sort(self.source * n + self.target)
+
+    def has(self, source, target):
+        keys = source * self.n + target
+        at = np.searchsorted(self.keys, keys)
+        return self.keys[np.minimum(at, len(self.keys) - 1)] == keys
+
+    def negatives(self, rng, source):
+        """A target for each that is no edge's and not itself."""
+        target = rng.integers(0, self.n, len(source))
+        while True:
+            again = np.flatnonzero(self.has(source, target) | (source == target))
+            if not len(again):
+                return target
+            target[again] = rng.integers(0, self.n, len(again))
+
+
+def scores(rows, source, target):
+    return (rows[source] * rows[target]).sum(dim=1)
+
+
+def measure_links(evaluate, rows, positive, negative):
+    found = [scores(rows, *pairs.T).numpy() for pairs in (positive, negative)]
+    if evaluate["metric"] == "roc_auc":
+        labels = np.repeat([1, 0], [len(positive), len(negative)])
+        return roc_auc(np.concatenate(found), labels)
+    return float((found[0] > np.partition(found[1], -evaluate["k"])[-evaluate["k"]]).mean())
+
+
+def train_links_epoch(rng, net, optimizer, config, x, edges, sampler):
+    order = rng.permutation(len(edges.source))
+    for begin in range(0, len(order), config["sampler"]["batch_size"]):
+        chosen = order[begin : begin + config["sampler"]["batch_size"]]
+        source, target = edges.source[chosen], edges.target[chosen]
+        ends = np.stack(
+            [np.tile(source, 2), np.concatenate([target, edges.negatives(rng, source)])]
+        )
+        seeds, pairs = np.unique(ends, return_inverse=True)
+        nodes, drawn = sampler.batch(rng, seeds, config["sampler"]["fanout"])
+        optimizer.zero_grad()
+        out = net(x[nodes], as_edges(config["model"]["kind"], drawn, len(nodes)))
+        labels = torch.tensor([1.0, 0.0]).repeat_interleave(len(chosen))
+        found = scores(out, *pairs.reshape(ends.shape))
+        functional.binary_cross_entropy_with_logits(found, labels).backward()
+        optimizer.step()
+
+
+def train_links(config, seed):
+    """The metric of the test pairs in the best validation epoch: of the product of embeddings,
+    with cross-entropy, the only ones there are here."""
+    torch.manual_seed(seed)
+    rng = np.random.default_rng(seed)
+    path, model, evaluate = config["dataset"], config["model"], config["evaluate"]
+    graph = Graph(path)
+    x, n = graph.x.float(), len(graph.x)
+    edges = Edges(graph.edge_index.numpy(), n)
+    indptr = np.load(os.path.join(path, "indptr.npy")).astype(np.int64)
+    sampler = Sampler(indptr, edges.source)
+    pairs = {
+        split: [
+            np.load(os.path.join(path, f"{split}_{kind}.npy")).astype(np.int64)
+            for kind in ("edges", "neg")
+        ]
+        for split in ("val", "test")
+    }
+    net = build(model, x.size(1), config["task"]["dim"])
+    net.dropout = torch.nn.Dropout(model["dropout"])
+    whole = as_edges(model["kind"], graph.edge_index, n)
+    optimizer = torch.optim.Adam(net.parameters(), lr=config["optimizer"]["lr"])
+    best, test = -1.0, 0.0
+    for _ in range(config["epochs"]):
+        net.train()
+        train_links_epoch(rng, net, optimizer, config, x, edges, sampler)
+        net.eval()
+        with torch.no_grad():
+            rows = net(x, whole)
+        found = measure_links(evaluate, rows, *pairs["val"])
+        if found > best:
+            best, test = found, measure_links(evaluate, rows, *pairs["test"])
     return test

@@ -32,8 +32,12 @@ PACKAGES += ["pyyaml", "torch_geometric==2.8.1", "setuptools<80", "wheel", "ninj
 COMPILED = ["torch-scatter==2.1.2", "torch-sparse==0.6.18"]
 NAMES = {"dgl": "DGL DataLoader", "graphbolt": "DGL GraphBolt", "pyg": "PyG NeighborLoader"}
 LOADERS = {**NAMES, "loader": "sluice.NeighborLoader"}  # of python/sluice: the part `door`
+# Those of pair_peers.py: the part `pairs`.
+LOADERS |= {"pyg_pairs": "PyG LinkNeighborLoader", "dgl_pairs": "DGL edge prediction sampler"}
+LOADERS["loader_pairs"] = "sluice.LinkNeighborLoader"
 
 FANOUT, BATCH, HIDDEN = ([3, 3, 3], 4096, 16) if QUICK else ([15, 10, 5], 1024, 256)
+SHAPE = {"fanout": FANOUT, "batch": BATCH, "hidden": HIDDEN}
 ROUNDS = 1 if QUICK else 3
 # A validation accuracy that takes a few epochs, and how many are waited for.
 ACCURACY, EPOCHS = (0.05, 2) if QUICK else (0.67, 15)
@@ -131,12 +135,12 @@ class Memory(threading.Thread):
 class Server:
     """A peer's process; it loads its data set when it starts."""
 
-    def __init__(self, name, path, workers):
-        job = {"fanout": FANOUT, "batch": BATCH, "hidden": HIDDEN, "workers": workers}
+    def __init__(self, name, path, workers, shape=None, program=PROGRAM):
+        job = {**(shape or SHAPE), "workers": workers}
         log = open(os.path.join(FOLDER, f"{name}-{workers}.log"), "w")
         self.began = time.monotonic()
         self.process = subprocess.Popen(
-            [PYTHON, "-W", "ignore", PROGRAM, "serve", name, path, json.dumps(job)], cwd=ROOT,
+            [PYTHON, "-W", "ignore", program, "serve", name, path, json.dumps(job)], cwd=ROOT,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True,
         )
         log.close()
@@ -166,11 +170,12 @@ class Server:
 class Peers:
     """Those that there are, each with the number of workers that is best for a measurement."""
 
-    def __init__(self, jobs, dataset, names):
+    def __init__(self, jobs, dataset, names, shape=None, program=PROGRAM):
+        self.shape, self.program = shape, program
         self.jobs, self.servers, self.best, self.problems = jobs, {}, {}, {}
         self.paths = {name: jobs.path(f"{name}.bin") for name in names}
         for name, path in self.paths.items():
-            command = [PYTHON, "-W", "ignore", PROGRAM, "convert", name, dataset, path]
+            command = [PYTHON, "-W", "ignore", program, "convert", name, dataset, path]
             run(*command, quiet=True)
 
     def __enter__(self):
@@ -182,13 +187,14 @@ class Peers:
 
     def server(self, name, workers):
         if (name, workers) not in self.servers:
-            self.servers[name, workers] = Server(name, self.paths[name], workers)
+            server = Server(name, self.paths[name], workers, self.shape, self.program)
+            self.servers[name, workers] = server
         return self.servers[name, workers]
 
-    def choose(self, what):
+    def choose(self, what, names=None):
         """Tries all numbers of workers, once (of the loader of sluice: of samplers, 0: as it
         chooses)."""
-        for name in self.paths:
+        for name in names or self.paths:
             seconds, problem = {}, None
             for workers in WORKERS:
                 try:
@@ -224,7 +230,8 @@ def sluice_job(dataset, **changes):
 
 
 def sluice_batches(dataset, *more):
-    """Seconds of an epoch that is drawn, and of one that is drawn and gathered."""
+    """Seconds of an epoch that is drawn, and of one that is drawn and gathered; a later option
+    counts."""
     shape = ["--fanout", ",".join(map(str, FANOUT)), "--batch", str(BATCH)]
     shape += ["--threads", str(len(CORES)), *more]
     return found_by("batches", dataset, *shape, quiet=True)
@@ -276,12 +283,18 @@ def measure_loading(figures, peers, dataset):
     return batches
 
 
-def measure_epochs(figures, peers, jobs, dataset, what):
-    peers.choose(what)
-    job = sluice_job(dataset, epochs=2, precision=what.split()[1])
+def epoch_seconds(report):
+    """Of an epoch between the first and the last, for which much may have been drawn before it
+    begins and nothing is drawn ahead; of two epochs the second."""
+    seconds = [epoch["seconds"] for epoch in report["epochs"]]
+    return statistics.mean(seconds[1:-1] or seconds[-1:])
+
+
+def measure_epochs(figures, peers, jobs, job, what, names=None):
+    peers.choose(what, names)
     for _ in range(ROUNDS):
         report = jobs.finish(jobs.start(job))
-        figures.add(what, "sluice", report["epochs"][-1]["seconds"])
+        figures.add(what, "sluice", epoch_seconds(report))
         for name in peers.able(what):
             figures.add(what, name, peers.ask(name, what)["seconds"])
     return report
@@ -346,7 +359,7 @@ def add_rows(figures, what, title, aim, show, smaller=False):
         return
     for rank, (name, value) in enumerate(sorted(medians.items(), key=lambda item: item[1])):
         row(
-            title, show(own), f"{show(value)} {NAMES[name]}",
+            title, show(own), f"{show(value)} {LOADERS[name]}",
             own / value if smaller else value / own, aim if rank == 0 else None, smaller,
         )
 
@@ -388,9 +401,10 @@ def part_peers():
     figures = Figures()
     with Jobs() as jobs, Peers(jobs, dataset, names) as peers:
         batches = measure_loading(figures, peers, dataset)
-        report = measure_epochs(figures, peers, jobs, dataset, FP32)
+        job = sluice_job(dataset, epochs=2)
+        report = measure_epochs(figures, peers, jobs, {**job, "precision": "fp32"}, FP32)
         if has_bf16():
-            measure_epochs(figures, peers, jobs, dataset, BF16)
+            measure_epochs(figures, peers, jobs, {**job, "precision": "bf16"}, BF16)
         measure_fresh(figures, peers, jobs, dataset)
         epochs = measure_accuracy(figures, peers, jobs, dataset)
         add_settings(peers, facts, report)

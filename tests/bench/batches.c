@@ -3,14 +3,15 @@
  *
  *   batches DATASET [--fanout 15,10,5] [--batch 1024] [--epochs 5] [--seed 7] [--threads N]
  *           [--order shuffled|proximity] [--sequences N] [--expand-new]
- *           [--links uniform|degree|batch] [--per-positive N]
+ *           [--links uniform|degree|batch] [--per-positive N] [--exclude none|self|reverse]
  *
  * What a sampler and the extracting half of a trainer do for a batch, without the queue between
  * them and with nothing to train: the order of the epoch, the sampler's drawer, the features of the
  * input nodes gathered from the store. Each thread does whole batches. Epochs of either kind take
  * turns; one more of each comes first and counts for nothing. scripts/bench compares the figures
  * with loaders of other systems on the same cores. With --links batches are of training edges and
- * negatives of each, never edges of the graph; what making the pairs takes of the threads is said.
+ * negatives of each, never edges of the graph, drawn without the edges that --exclude names as in
+ * task.exclude; what making the pairs takes of the threads is said.
  *
  * Prints lines for people and, last, one JSON object.
  */
@@ -30,11 +31,14 @@ struct options {
     enum sl_order order;
     uint32_t sequences;
     uint32_t batch, epochs, threads;
-    uint32_t links; // of link_words
+    uint32_t links;   // of link_words
+    uint32_t exclude; // of exclude_words
     struct sl_config config;
 };
 
 static const char *const link_words[] = {"no", "uniform", "degree", "batch", NULL};
+static const char *const exclude_words[] = {
+    [SL_EXCLUDE_NONE] = "none", [SL_EXCLUDE_SELF] = "self", [SL_EXCLUDE_REVERSE] = "reverse", NULL};
 
 // Input features of a thread's last batch.
 struct features {
@@ -99,8 +103,9 @@ static void print_json(const struct options *o, const struct bench *b, const str
                        const struct epoch *gathered)
 {
     printf("{\"bench\": \"batches\", \"data\": \"%s\", \"threads\": %" PRIu32
-           ", \"batches\": %" PRIu32 ", \"edges\": %" PRIu64 ", \"sample\": [",
-           b->topology.dataset.name, o->threads, b->n_batches, drawn[0].edges);
+           ", \"batches\": %" PRIu32 ", \"edges\": %" PRIu64 ", \"inputs\": %" PRIu64
+           ", \"sample\": [",
+           b->topology.dataset.name, o->threads, b->n_batches, drawn[0].edges, drawn[0].inputs);
     for (uint32_t e = 0; e < o->epochs; e++)
         printf("%s%.6f", e ? ", " : "", drawn[e].seconds);
     printf("], \"gather\": [");
@@ -167,6 +172,7 @@ static const struct sl_option options[] = {
     ARGUMENT_NUMBER("sequences", options, sequences, 0, 1000000),
     ARGUMENT_FLAG("expand-new", options, plan.expand_new),
     ARGUMENT_CHOICE("links", options, links, link_words),
+    ARGUMENT_CHOICE("exclude", options, exclude, exclude_words),
     ARGUMENT_NUMBER("per-positive", options, config.task.per_positive, 1, 65536),
     {0},
 };
@@ -187,12 +193,14 @@ int main(int argc, char **argv)
         .batch = 1024,
         .epochs = 5,
         .config.task = {.kind = SL_JOB_LINKS, .strict = SL_STRICT_GRAPH, .per_positive = 1},
+        .exclude = SL_EXCLUDE_REVERSE,
         .threads = (uint32_t)SL_MIN(omp_get_num_procs(), (int)LANE_THREADS_MAX),
     };
     arguments_parse(&command, &o, argc, argv);
     lane_fanout(o.fanout, &o.plan);
     o.config.seed = o.plan.seed;
     o.config.task.negatives = (enum sl_negatives_kind)(o.links ? o.links - 1 : 0);
+    o.config.task.exclude = (enum sl_exclude_kind)o.exclude;
     o.plan.pairs = o.links;
     run(&o);
     return 0;
