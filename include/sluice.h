@@ -164,7 +164,8 @@ struct sluice_info {
     // The CUDA device that features are gathered into the memory of, ahead; -1: this process's own.
     int32_t feat_device;
     uint32_t same_order; // all epochs have the same order ("order.kind" "listed")
-    uint32_t has_pairs, per_positive; // a job of links; negatives of each pair ("task.per_positive")
+    uint32_t has_pairs,
+        per_positive; // a job of links; negatives of each pair ("task.per_positive")
 };
 
 SLUICE_API int sluice_get_info(sluice_loader *loader, struct sluice_info *out);

@@ -335,14 +335,13 @@ int sl_arrays_fill(struct sl_arrays *a, const struct sl_block *block, const uint
     const float *weights = sl_view_weights(v, last);
     const bool disjoint = block->flags & SL_BLOCK_DISJOINT;
     const struct sl_pairs pairs = sl_view_pairs(v);
-    const uint64_t n_labels =
-        pairs.n ? 0 : (uint64_t)block->n_seeds * SL_MAX(block->n_targets, 1u);
+    const uint64_t n_labels = pairs.n ? 0 : (uint64_t)block->n_seeds * SL_MAX(block->n_targets, 1u);
     size_t bytes = 0;
     const size_t nodes = place(&bytes, sizeof(int64_t) * block->n_input),
                  edges = place(&bytes, sizeof(int64_t) * 2 * n_edges),
                  beside = place(&bytes, sizeof(int64_t) * (edge_ids || weights ? n_edges : 0)),
-                 places = place(&bytes, sizeof(int64_t) * (pairs.n ? pairs.n_positive
-                                                                    : block->n_seeds)),
+                 places =
+                     place(&bytes, sizeof(int64_t) * (pairs.n ? pairs.n_positive : block->n_seeds)),
                  seed_of = place(&bytes, sizeof(int64_t) * (disjoint ? block->n_input : 0)),
                  ends = place(&bytes, sizeof(int64_t) * 2 * pairs.n),
                  pair_weights = place(&bytes, sizeof(float) * pairs.n),

@@ -47,14 +47,14 @@ struct sl_arrays {
     struct sl_buffer features; // (n_input, feat_dim); its owner fills it in
     uint64_t n_edges;
     // In `numbers`:
-    int64_t *nodes;    // (n_input)
-    int64_t *edges;    // (2, n_edges) of the last hop: sources, then destinations
-    int64_t *edge_ids; // (n_edges); NULL: the block has none
-    float *weights;    // likewise
-    int64_t *places;   // (n_seeds) of the seeds in spec.seeds; (n_positive) of the pairs
-    int64_t *seed_of;  // (n_input) number of the seed in whose tree each is; NULL: not disjoint
-    void *targets;     // (n_seeds) int64, or (n_seeds, n_targets) float; of pairs nothing
-    int64_t *pairs;    // (2, n_pairs) sources, then targets; NULL: the block has none
+    int64_t *nodes;      // (n_input)
+    int64_t *edges;      // (2, n_edges) of the last hop: sources, then destinations
+    int64_t *edge_ids;   // (n_edges); NULL: the block has none
+    float *weights;      // likewise
+    int64_t *places;     // (n_seeds) of the seeds in spec.seeds; (n_positive) of the pairs
+    int64_t *seed_of;    // (n_input) number of the seed in whose tree each is; NULL: not disjoint
+    void *targets;       // (n_seeds) int64, or (n_seeds, n_targets) float; of pairs nothing
+    int64_t *pairs;      // (2, n_pairs) sources, then targets; NULL: the block has none
     float *pair_weights; // (n_pairs) likewise
 };
 

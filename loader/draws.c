@@ -34,9 +34,10 @@ struct sluice_sampler {
 static int open_graph(struct sluice_sampler *s)
 {
     if (sl_config_is_links(&s->config))
-        return sl_fail(SL_EUNSUPPORTED,
-                       "sluice_sampler_open: task.kind: found \"link\", wanted \"node\": batches of "
-                       "given seeds are of vertices: pairs come by sluice_open()");
+        return sl_fail(
+            SL_EUNSUPPORTED,
+            "sluice_sampler_open: task.kind: found \"link\", wanted \"node\": batches of "
+            "given seeds are of vertices: pairs come by sluice_open()");
     const bool by_weight = sl_sampler_flags[s->config.sampler.kind] & SL_SAMPLER_BY_WEIGHT;
     SL_TRY(sl_topology_open(&s->topology, s->config.dataset, NULL, by_weight, -1, sl_kernels_rows(),
                             sl_threads_default()));

@@ -9,7 +9,7 @@ from test_link_jobs import job, links
 NOT_UNDER = loader.NOT_UNDER
 HEAD = """
 def open_links(data=path, edge_label_index=None, **more):
-    more = dict(dict(batch_size=64, shuffle=True, seed=7, arrays="numpy", samplers=1), **more)
+    more = dict(dict(batch_size=400, shuffle=True, seed=7, arrays="numpy", samplers=1), **more)
     return sluice.LinkNeighborLoader(data, [4, 3], edge_label_index, **more)
 
 def codes(pairs):
@@ -26,7 +26,8 @@ def check_draws(batch):
     assert (batch.x == graph["node_feat"][batch.n_id]).all()
     source, target = batch.n_id[batch.edge_index]
     assert (graph["indices"][batch.e_id] == source).all()
-    assert ((graph["indptr"][target] <= batch.e_id) & (batch.e_id < graph["indptr"][target + 1])).all()
+    begin, end = graph["indptr"][target], graph["indptr"][target + 1]
+    assert ((begin <= batch.e_id) & (batch.e_id < end)).all()
     assert batch.batch_size == len(batch.input_id) and batch.input_id.dtype == np.int64
     assert "y" not in batch
 """
@@ -88,7 +89,8 @@ with open_links(**binary) as on, open_links(**binary) as straight:
     said = refused(on, [0])
     assert "edge_label_index" in said, said
 for split in "val", "test":
-    with open_links(edge_label_index=split, shuffle=False, drop_last=True, **binary) as held_out:
+    more = dict(binary, shuffle=False, drop_last=True, batch_size=64)
+    with open_links(edge_label_index=split, **more) as held_out:
         n = listed[split].shape[1]
         batches = list(held_out)
         assert len(batches) == len(held_out) == n // 64 > 0
@@ -116,7 +118,7 @@ for amount in 1, 3:
             check_draws(batch)
             n = batch.batch_size
             assert "edge_label" not in batch and "edge_label_index" not in batch
-            source, target, other = (batch[f"{what}_index"] for what in ("src", "dst_pos", "dst_neg"))
+            source, target, other = batch.src_index, batch.dst_pos_index, batch.dst_neg_index
             assert source.shape == target.shape == (n,) and source.dtype == np.int64
             assert other.shape == ((n,) if amount == 1 else (n, 3)) and other.dtype == np.int64
             assert (batch.n_id[[source, target]] == listed["train"][:, batch.input_id]).all()
@@ -231,7 +233,7 @@ from torch_geometric.loader import LinkNeighborLoader as Theirs
 from torch_geometric.sampler import NegativeSampling, SamplerOutput
 
 def seeds_alone(seed, time, **_):
-    """Fields of pairs do not depend on neighbours, for which PyG needs a library of its own."""
+    # Fields of pairs do not depend on neighbours, for which PyG needs a library of its own.
     none = torch.empty(0, dtype=torch.long)
     return SamplerOutput(seed, none, none, none, None, [len(seed)], [])
 
@@ -251,7 +253,7 @@ for mode in None, "binary", "triplet":
     ours = next(iter(loader))
     loader.close()
     for name in ("edge_label_index", "edge_label", "src_index", "dst_pos_index", "dst_neg_index",
-                 "input_id", "batch_size"):
+                 "input_id"):
         one, two = getattr(theirs, name, None), getattr(ours, name, None)
         if mode == "triplet" and name == "edge_label":
             assert two is None and len(one) == 3  # the Data's own, of other pairs
