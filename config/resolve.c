@@ -12,6 +12,7 @@
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
+#include "common/data/order_kind.h"
 #include "config/text_internal.h"
 
 // The job is called after its file unless it has a name; its run directory after the job.
@@ -79,7 +80,8 @@ static int check_own_links(const struct sl_parse *p)
         return sl_parse_fail(p, "evaluate.fanout",
                              "found a list with task.kind \"link\", wanted \"full\": pairs are "
                              "scored by the embeddings of all vertices: remove the key");
-    if (c->order.kind != SL_ORDER_SHUFFLED)
+    const struct sl_order_kind *order = &sl_order_kinds[c->order.kind];
+    if (order->prepare || order->same)
         return sl_parse_fail(p, "order.kind",
                              "found \"%s\" with task.kind \"link\", wanted \"shuffled\": pairs "
                              "have no neighbours to walk to: remove the key",
@@ -103,7 +105,7 @@ static int check_lent_links(const struct sl_parse *p)
                                  "found \"%s\" with model.kind \"external\", whose trainers score "
                                  "pairs themselves: remove the key",
                                  sl_key_word(sl_key_find(of_models[i]), c));
-    if (c->order.kind != SL_ORDER_SHUFFLED && c->order.kind != SL_ORDER_LISTED)
+    if (sl_order_kinds[c->order.kind].prepare)
         return sl_parse_fail(p, "order.kind",
                              "found \"%s\" with task.kind \"link\", wanted \"shuffled\" or "
                              "\"listed\": pairs have no neighbours to walk to",

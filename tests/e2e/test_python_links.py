@@ -147,7 +147,7 @@ for shift in False, True:
         assert sorted(places) == list(range(80))
 everything = np.concatenate([*listed.values()], axis=1)
 known = edges.union(codes(everything).tolist())
-with open_links(neg_sampling_ratio=5, strict="all", edge_label_index=own) as loader:
+with open_links(neg_sampling_ratio=200, strict="all", edge_label_index=own) as loader:
     for batch in loader:
         ends = batch.n_id[batch.edge_label_index[:, batch.batch_size:]]
         assert not known.intersection(codes(ends).tolist())
