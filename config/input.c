@@ -14,7 +14,7 @@ unsigned sl_config_needs(const struct sl_config *c)
         need = SL_NEED_TOPOLOGY | SL_NEED_FEATURES;
     if (sl_config_is_external(c)) {
         need = SL_NEED_TOPOLOGY;
-        if (c->input.split == SL_INPUT_TRAIN)
+        if (c->input.split == SL_INPUT_TRAIN && !sl_config_is_links(c))
             need |= SL_NEED_TRAIN;
         if (sl_order_kinds[c->order.kind].walks) // by shares of labels
             need |= SL_NEED_LABELS;
@@ -119,13 +119,33 @@ static int choose_pairs(const struct sl_config *c, struct sl_dataset *ds)
                    ds->path);
 }
 
+static const enum sl_split splits[] = {[SL_INPUT_TRAIN] = SL_SPLIT_TRAIN,
+                                       [SL_INPUT_VAL] = SL_SPLIT_VAL,
+                                       [SL_INPUT_TEST] = SL_SPLIT_TEST};
+
+// The pairs of external trainers: those of the split that they ask for become the training pairs,
+// and these that split's, so that there still is what task.strict "all" looks in.
+static int choose_lent_pairs(const struct sl_config *c, struct sl_dataset *ds)
+{
+    const enum sl_split split = splits[c->input.split];
+    const struct sl_pair_list chosen = ds->edges[split];
+    if (split != SL_SPLIT_TRAIN && chosen.n == 0)
+        return sl_fail(SL_EINVAL,
+                       "input.split: found \"%s\", and data set '%s' has no such pairs, wanted "
+                       "%s_edges.npy there: make it, or take \"train\"",
+                       sl_key_word(sl_key_find("input.split"), c), ds->path,
+                       sl_key_word(sl_key_find("input.split"), c));
+    ds->edges[split] = ds->edges[SL_SPLIT_TRAIN];
+    ds->edges[SL_SPLIT_TRAIN] = chosen;
+    SL_TRY(choose_pairs(c, ds));
+    ds->split[SL_SPLIT_VAL] = ds->split[SL_SPLIT_TEST] = (struct sl_vertex_list){0};
+    return SL_OK;
+}
+
 int sl_config_choose_items(const struct sl_config *c, struct sl_dataset *dataset)
 {
-    static const enum sl_split splits[] = {[SL_INPUT_TRAIN] = SL_SPLIT_TRAIN,
-                                           [SL_INPUT_VAL] = SL_SPLIT_VAL,
-                                           [SL_INPUT_TEST] = SL_SPLIT_TEST};
     if (sl_config_is_links(c))
-        return choose_pairs(c, dataset);
+        return sl_config_is_external(c) ? choose_lent_pairs(c, dataset) : choose_pairs(c, dataset);
     if (!sl_config_is_external(c))
         return SL_OK;
     struct sl_vertex_list chosen = {.n = dataset->n_nodes};

@@ -214,9 +214,10 @@ const struct sl_key sl_keys[] = {
             "pairs of its mini-batch, their scores less the logarithm of how common they are "
             "(batch). Only with link."},
     {.path = "task.per_positive", .type = SL_KEY_INTEGER, AT(task.per_positive), FIXED,
-     .min = 1, .max = 65536, .fallback = "1",
+     .min = 0, .max = 65536, .fallback = "1",
      LINK,
-     .doc = "Negative pairs of each positive one, from the same source. Only with link."},
+     .doc = "Negative pairs of each positive one, from the same source. 0, none, is for external "
+            "trainers. Only with link."},
     {.path = "task.strict", .type = SL_KEY_WORD, AT(task.strict), FIXED,
      .words = strict_kinds, .fallback = "\"graph\"",
      LINK,
@@ -337,7 +338,8 @@ const struct sl_key sl_keys[] = {
      .doc = "What external trainers walk through."},
     {.path = "input.split", .type = SL_KEY_WORD, AT(input.split), FIXED,
      .words = input_splits, .fallback = "\"train\"", EXTERNAL,
-     .doc = "Whose vertices are the seeds of an epoch. Only with external."},
+     .doc = "Whose vertices are the seeds of an epoch, or with link whose pairs. Only with "
+            "external."},
 
     {.path = "sampler", .type = SL_KEY_OBJECT,
      .doc = "How mini-batches are drawn."},

@@ -73,6 +73,54 @@ static int resolve_model(const struct sl_parse *p)
 
 enum { PAIRS_MOST = 1 << 30 }; // of a mini-batch: their ends are numbered with 32 bits
 
+static int check_own_links(const struct sl_parse *p)
+{
+    const struct sl_config *c = p->out;
+    if (!c->evaluate.full)
+        return sl_parse_fail(p, "evaluate.fanout",
+                             "found a list with task.kind \"link\", wanted \"full\": pairs are "
+                             "scored by the embeddings of all vertices: remove the key");
+    const struct sl_order_kind *order = &sl_order_kinds[c->order.kind];
+    if (order->prepare || order->same)
+        return sl_parse_fail(p, "order.kind",
+                             "found \"%s\" with task.kind \"link\", wanted \"shuffled\": pairs "
+                             "have no neighbours to walk to: remove the key",
+                             sl_key_word(sl_key_find("order.kind"), c));
+    if (c->task.per_positive == 0)
+        return sl_parse_fail(p, "task.per_positive",
+                             "found 0, wanted 1 or more: a loss of links needs negatives; only "
+                             "jobs with model.kind \"external\" may have none");
+    return SL_OK;
+}
+
+// Of batches for external trainers, whose loss and scores are their own.
+static int check_lent_links(const struct sl_parse *p)
+{
+    const struct sl_config *c = p->out;
+    static const char *const of_models[] = {"task.decoder", "task.loss"};
+    const bool is_said[] = {c->task.decoder != SL_DECODER_DOT, c->task.loss != SL_PAIR_LOSS_BCE};
+    for (unsigned i = 0; i < SL_COUNT_OF(of_models); i++)
+        if (is_said[i])
+            return sl_parse_fail(p, of_models[i],
+                                 "found \"%s\" with model.kind \"external\", whose trainers score "
+                                 "pairs themselves: remove the key",
+                                 sl_key_word(sl_key_find(of_models[i]), c));
+    if (sl_order_kinds[c->order.kind].prepare)
+        return sl_parse_fail(p, "order.kind",
+                             "found \"%s\" with task.kind \"link\", wanted \"shuffled\" or "
+                             "\"listed\": pairs have no neighbours to walk to",
+                             sl_key_word(sl_key_find("order.kind"), c));
+    if (c->input.split == SL_INPUT_ALL)
+        return sl_parse_fail(p, "input.split",
+                             "found \"all\" with task.kind \"link\", wanted \"train\", \"val\" or "
+                             "\"test\": train is all edges where there is no train_edges.npy");
+    if (c->sampler.disjoint)
+        return sl_parse_fail(p, "sampler.disjoint",
+                             "found true with task.kind \"link\", wanted false: a vertex is a "
+                             "seed once for all pairs that it is in: remove the key");
+    return SL_OK;
+}
+
 // Keys of links that others decide.
 static int resolve_links(const struct sl_parse *p)
 {
@@ -83,20 +131,7 @@ static int resolve_links(const struct sl_parse *p)
         c->task.dim = c->model.hidden;
     if (!c->task.hidden)
         c->task.hidden = c->task.dim;
-    if (sl_config_is_external(c))
-        return sl_parse_fail(p, "task.kind",
-                             "found \"link\" with model.kind \"external\", wanted one of sluice's "
-                             "own models: external trainers get vertices only");
-    if (!c->evaluate.full)
-        return sl_parse_fail(p, "evaluate.fanout",
-                             "found a list with task.kind \"link\", wanted \"full\": pairs are "
-                             "scored by the embeddings of all vertices: remove the key");
-    const struct sl_order_kind *order = &sl_order_kinds[c->order.kind];
-    if (order->walks || order->parts)
-        return sl_parse_fail(p, "order.kind",
-                             "found \"%s\" with task.kind \"link\", wanted \"shuffled\": pairs "
-                             "have no neighbours to walk to: remove the key",
-                             sl_key_word(sl_key_find("order.kind"), c));
+    SL_TRY(sl_config_is_external(c) ? check_lent_links(p) : check_own_links(p));
     if (c->loss.class_weights != SL_CLASS_WEIGHTS_NONE)
         return sl_parse_fail(p, "loss.class_weights",
                              "found weights of classes with task.kind \"link\", wanted \"none\": "

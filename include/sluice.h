@@ -55,7 +55,7 @@ extern "C" {
 
 // Functions and structures of this header since; a library that has them is of this version or a
 // later one (sluice_version()).
-#define SLUICE_API_VERSION 3
+#define SLUICE_API_VERSION 4
 
 enum { SLUICE_MAX_HOPS = 8 };
 
@@ -141,11 +141,11 @@ SLUICE_API void sluice_close(sluice_loader *loader);
 struct sluice_info {
     size_t size;
     uint64_t n_nodes, n_edges; // of the graph
-    uint64_t n_items;          // seed vertices in an epoch
+    uint64_t n_items;          // seed vertices in an epoch; of a job of links pairs
     uint64_t n_batches;        // mini-batches in an epoch, of all ranks
     uint64_t n_own_batches;    // ... of this rank. Without fixed shares: all of them
     uint64_t seed;
-    uint32_t batch_size; // seeds; the last batch may have fewer
+    uint32_t batch_size; // seeds, or pairs of links; the last batch may have fewer
     uint32_t n_hops;
     int64_t fanout[SLUICE_MAX_HOPS]; // (n_hops) next to the seeds first; -1: all neighbours
     uint32_t feat_dim;               // 0: the data set has no features
@@ -164,6 +164,8 @@ struct sluice_info {
     // The CUDA device that features are gathered into the memory of, ahead; -1: this process's own.
     int32_t feat_device;
     uint32_t same_order; // all epochs have the same order ("order.kind" "listed")
+    uint32_t has_pairs,
+        per_positive; // a job of links; negatives of each pair ("task.per_positive")
 };
 
 SLUICE_API int sluice_get_info(sluice_loader *loader, struct sluice_info *out);
@@ -189,7 +191,7 @@ struct sluice_batch {
     size_t size;
     uint64_t id;         // for sluice_done(), sluice_return()
     uint64_t number;     // in its epoch, from 0
-    uint64_t first_item; // place of its first seed in the epoch's order
+    uint64_t first_item; // place of its first seed, or pair, in the epoch's order
     uint32_t epoch;      // from 0
     uint32_t n_seeds;
     uint32_t n_nodes; // input vertices: those whose features are wanted
@@ -204,6 +206,16 @@ struct sluice_batch {
     // NULL: the data set has none.
     const void *labels;
     struct sluice_hop hop[SLUICE_MAX_HOPS]; // (n_hops) hop[0] is next to the seeds
+    /*
+     * Of a job of links ("task.kind" "link"), whose seeds are the ends of its pairs, each vertex
+     * once, as the pairs name them; else 0 and NULL. The first n_positive pairs are edges; negative
+     * j of pair i is pair n_positive + i * per_positive + j, from the same source.
+     */
+    uint32_t n_pairs, n_positive, per_positive;
+    const uint32_t *pairs; // (n_pairs, 2) source, target: numbers of seeds
+    // (n_pairs) of a positive its weight in the data set, or 1; of a negative 1, or 0: its source
+    // has no vertex that could be the target, which is the source itself.
+    const float *pair_weights;
 };
 
 /*
@@ -266,8 +278,11 @@ struct sluice_arrays {
     // (n_nodes, feat_dim) of feat_type. NULL: the data set has none, or they are in a GPU's memory
     // (sluice_features_view()).
     void *features;
-    int64_t *places;  // (n_seeds) of the seeds in the list that an epoch goes through
-    int64_t *seed_of; // (n_nodes) number of the vertex's seed, with "sampler.disjoint"; or NULL
+    // (n_seeds) of the seeds in the list that an epoch goes through; (n_positive) of the pairs
+    int64_t *places;
+    int64_t *seed_of;    // (n_nodes) number of the vertex's seed, with "sampler.disjoint"; or NULL
+    int64_t *pairs;      // (2, n_pairs) sources, then targets; or NULL, as the next
+    float *pair_weights; // (n_pairs)
 };
 
 // Once for each batch, which stays held; SLUICE_EINVAL after that. No copy is made of features that

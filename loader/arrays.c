@@ -273,6 +273,18 @@ static void fill_targets(void *to, struct sl_block_view block)
         ((int64_t *)to)[i] = class[i];
 }
 
+// The 64-bit numbers of pairs, ends apart.
+static void fill_pairs(struct sl_arrays *a, const struct sl_pairs *pairs, const uint32_t *items)
+{
+    for (uint64_t i = 0; i < pairs->n; i++) {
+        a->pairs[i] = pairs->ids[2 * i];
+        a->pairs[pairs->n + i] = pairs->ids[2 * i + 1];
+    }
+    memcpy(a->pair_weights, pairs->weight, pairs->n * sizeof *a->pair_weights);
+    for (uint32_t i = 0; i < pairs->n_positive; i++)
+        a->places[i] = items[i];
+}
+
 struct fill {
     struct sl_arrays *a;
     struct sl_block_view block;
@@ -285,7 +297,8 @@ static void fill_part(void *context, uint32_t part)
     struct sl_arrays *a = f->a;
     const struct sl_block_view v = f->block;
     const uint32_t last = v.header->n_hops - 1;
-    const uint64_t n = a->n_edges, n_nodes = v.header->n_input, n_seeds = v.header->n_seeds;
+    const uint64_t n = a->n_edges, n_nodes = v.header->n_input,
+                   n_seeds = a->pairs ? 0 : v.header->n_seeds;
     const uint64_t begin = n * part / f->n_parts, end = n * (part + 1) / f->n_parts;
     widen(a->nodes, sl_view_nodes(v), n_nodes * part / f->n_parts,
           n_nodes * (part + 1) / f->n_parts);
@@ -312,7 +325,7 @@ static void follow_trees(int64_t *seed_of, struct sl_block_view block, uint32_t 
             seed_of[indices[edge]] = seed_of[row];
 }
 
-int sl_arrays_fill(struct sl_arrays *a, const struct sl_block *block)
+int sl_arrays_fill(struct sl_arrays *a, const struct sl_block *block, const uint32_t *items)
 {
     const struct sl_block_view v = sl_block_here(block);
     const uint32_t last = block->n_hops - 1;
@@ -321,14 +334,18 @@ int sl_arrays_fill(struct sl_arrays *a, const struct sl_block *block)
     const uint64_t *edge_ids = sl_view_edge_ids(v, last);
     const float *weights = sl_view_weights(v, last);
     const bool disjoint = block->flags & SL_BLOCK_DISJOINT;
+    const struct sl_pairs pairs = sl_view_pairs(v);
+    const uint64_t n_labels = pairs.n ? 0 : (uint64_t)block->n_seeds * SL_MAX(block->n_targets, 1u);
     size_t bytes = 0;
     const size_t nodes = place(&bytes, sizeof(int64_t) * block->n_input),
                  edges = place(&bytes, sizeof(int64_t) * 2 * n_edges),
                  beside = place(&bytes, sizeof(int64_t) * (edge_ids || weights ? n_edges : 0)),
-                 places = place(&bytes, sizeof(int64_t) * block->n_seeds),
+                 places =
+                     place(&bytes, sizeof(int64_t) * (pairs.n ? pairs.n_positive : block->n_seeds)),
                  seed_of = place(&bytes, sizeof(int64_t) * (disjoint ? block->n_input : 0)),
-                 targets = place(&bytes, sizeof(int64_t) * SL_MAX(block->n_targets, 1u) *
-                                             (uint64_t)block->n_seeds);
+                 ends = place(&bytes, sizeof(int64_t) * 2 * pairs.n),
+                 pair_weights = place(&bytes, sizeof(float) * pairs.n),
+                 targets = place(&bytes, sizeof(int64_t) * n_labels);
     SL_TRY(sl_buffer_grow(&a->numbers, sl_device_host(), SL_BUFFER_DEVICE, bytes + ALIGNMENT,
                           "numbers of mini-batches"));
     char *base = (char *)sl_align_up((uintptr_t)a->numbers.p, (uintptr_t)ALIGNMENT);
@@ -340,10 +357,15 @@ int sl_arrays_fill(struct sl_arrays *a, const struct sl_block *block)
     a->places = (int64_t *)(void *)(base + places);
     a->seed_of = disjoint ? (int64_t *)(void *)(base + seed_of) : NULL;
     a->targets = base + targets;
+    a->pairs = pairs.n ? (int64_t *)(void *)(base + ends) : NULL;
+    a->pair_weights = pairs.n ? (float *)(void *)(base + pair_weights) : NULL;
     struct fill fill = {a, v, (uint32_t)(n_edges / PART_EDGES) + 1};
     sl_kernels_run(fill.n_parts, fill_part, &fill);
     if (disjoint)
         follow_trees(a->seed_of, v, last);
-    fill_targets(a->targets, v);
+    if (pairs.n)
+        fill_pairs(a, &pairs, items);
+    else
+        fill_targets(a->targets, v);
     return SL_OK;
 }

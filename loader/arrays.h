@@ -47,13 +47,15 @@ struct sl_arrays {
     struct sl_buffer features; // (n_input, feat_dim); its owner fills it in
     uint64_t n_edges;
     // In `numbers`:
-    int64_t *nodes;    // (n_input)
-    int64_t *edges;    // (2, n_edges) of the last hop: sources, then destinations
-    int64_t *edge_ids; // (n_edges); NULL: the block has none
-    float *weights;    // likewise
-    int64_t *places;   // (n_seeds) of the seeds in spec.seeds
-    int64_t *seed_of;  // (n_input) number of the seed in whose tree each is; NULL: not disjoint
-    void *targets;     // (n_seeds) int64, or (n_seeds, n_targets) float
+    int64_t *nodes;      // (n_input)
+    int64_t *edges;      // (2, n_edges) of the last hop: sources, then destinations
+    int64_t *edge_ids;   // (n_edges); NULL: the block has none
+    float *weights;      // likewise
+    int64_t *places;     // (n_seeds) of the seeds in spec.seeds; (n_positive) of the pairs
+    int64_t *seed_of;    // (n_input) number of the seed in whose tree each is; NULL: not disjoint
+    void *targets;       // (n_seeds) int64, or (n_seeds, n_targets) float; of pairs nothing
+    int64_t *pairs;      // (2, n_pairs) sources, then targets; NULL: the block has none
+    float *pair_weights; // (n_pairs) likewise
 };
 
 int sl_arrays_pool_open(const struct sl_arrays_spec *spec,
@@ -67,7 +69,8 @@ void sl_arrays_free(struct sl_arrays *a); // NULL is allowed
 // One holder more, who frees it as well: it is back with the last one.
 void sl_arrays_hold(struct sl_arrays *a);
 
-// The block's numbers, whose seeds are of spec.seeds. SL_ENOMEM.
-int sl_arrays_fill(struct sl_arrays *a, const struct sl_block *block);
+// The block's numbers, whose seeds are of spec.seeds. Of a block of pairs `items` are the numbers
+// of its positives (n_positive); else NULL. SL_ENOMEM.
+int sl_arrays_fill(struct sl_arrays *a, const struct sl_block *block, const uint32_t *items);
 
 #endif

@@ -110,6 +110,14 @@ void sl_batch_describe(const struct sl_block *h, bool has_labels, struct sluice_
             .edge_ids = sl_view_edge_ids(block, i),
             .weights = sl_view_weights(block, i),
         };
+    const struct sl_pairs pairs = sl_view_pairs(block);
+    if (pairs.n == 0)
+        return;
+    b->n_pairs = pairs.n;
+    b->n_positive = pairs.n_positive;
+    b->per_positive = pairs.per_positive;
+    b->pairs = pairs.ids;
+    b->pair_weights = pairs.weight;
 }
 
 static void describe(const struct sluice_loader *l, const struct sl_lent *lent,
@@ -130,13 +138,13 @@ static int next(struct sluice_loader *l, uint32_t timeout_ms, struct sluice_batc
     const struct sl_lent *lent;
     // Before a batch is taken.
     batch = (struct sluice_batch){0};
-    SL_TRY(sl_hand_over("sluice_next", out, &batch, sizeof batch, sizeof batch));
+    SL_TRY(sl_hand_over("sluice_next", out, &batch, sizeof batch, SL_BATCH_SIZE_LEAST));
     if (l->over)
         return sl_fail(l->over, "%s", l->why);
     const int rc = sl_lending_next(&l->lending, timeout_ms, &lent);
     if (rc == SL_OK) {
         describe(l, lent, &batch);
-        return sl_hand_over("sluice_next", out, &batch, sizeof batch, sizeof batch);
+        return sl_hand_over("sluice_next", out, &batch, sizeof batch, SL_BATCH_SIZE_LEAST);
     }
     switch (rc) {
     case SL_ETIMEDOUT: return SLUICE_TIMEOUT;
@@ -244,6 +252,8 @@ struct sluice_arrays sl_arrays_public(struct sl_arrays *a, bool has_labels, void
         .features = rows,
         .places = a->places,
         .seed_of = a->seed_of,
+        .pairs = a->pairs,
+        .pair_weights = a->pair_weights,
     };
 }
 
@@ -290,7 +300,7 @@ void sluice_free(void *memory)
 
 static uint32_t label_type(const struct sl_dataset *ds)
 {
-    return ds->label ? SLUICE_I32 : ds->target ? SLUICE_F32 : SLUICE_NONE;
+    return !sl_has_labels(ds) ? SLUICE_NONE : ds->label ? SLUICE_I32 : SLUICE_F32;
 }
 
 void sl_info_of(const struct sl_config *c, const struct sl_dataset *ds, struct sluice_info *out)
@@ -307,13 +317,15 @@ void sl_info_of(const struct sl_config *c, const struct sl_dataset *ds, struct s
                                                       : SLUICE_F32,
         .feat_row_bytes = sl_rows_bytes(ds),
         .label_type = label_type(ds),
-        .n_targets = sl_block_targets(ds),
+        .n_targets = sl_has_labels(ds) ? sl_block_targets(ds) : 0,
         .n_classes = ds->n_classes,
         .has_edge_ids = c->sampler.edge_ids,
         .has_weights = (sl_sampler_flags[c->sampler.kind] & SL_SAMPLER_VISITS) != 0,
         .dataset = ds->path,
         .feat_device = -1,
         .same_order = sl_order_kinds[c->order.kind].same,
+        .has_pairs = sl_config_is_links(c),
+        .per_positive = sl_config_is_links(c) ? c->task.per_positive : 0,
     };
     memcpy(out->fanout, c->sampler.fanout, sizeof out->fanout);
 }
@@ -348,8 +360,7 @@ static int get_info(const struct sluice_loader *l, struct sluice_info *out)
     info.output = l->output;
     if (!l->compute.device->is_host)
         info.feat_device = (int32_t)l->config.devices[l->worker.device].index;
-    return sl_hand_over("sluice_get_info", out, &info, sizeof info,
-                        offsetof(struct sluice_info, feat_device));
+    return sl_hand_over("sluice_get_info", out, &info, sizeof info, SL_INFO_SIZE_LEAST);
 }
 
 int sluice_get_info(sluice_loader *l, struct sluice_info *out)

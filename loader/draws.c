@@ -33,6 +33,11 @@ struct sluice_sampler {
 
 static int open_graph(struct sluice_sampler *s)
 {
+    if (sl_config_is_links(&s->config))
+        return sl_fail(
+            SL_EUNSUPPORTED,
+            "sluice_sampler_open: task.kind: found \"link\", wanted \"node\": batches of "
+            "given seeds are of vertices: pairs come by sluice_open()");
     const bool by_weight = sl_sampler_flags[s->config.sampler.kind] & SL_SAMPLER_BY_WEIGHT;
     SL_TRY(sl_topology_open(&s->topology, s->config.dataset, NULL, by_weight, -1, sl_kernels_rows(),
                             sl_threads_default()));
@@ -89,7 +94,7 @@ int sluice_sampler_get_info(sluice_sampler *s, struct sluice_info *out)
     if (!s)
         return sl_fail(SL_EINVAL, "sluice_sampler_get_info: found no sampler");
     sl_info_of(&s->config, &s->topology.dataset, &info);
-    return sl_hand_over("sluice_sampler_get_info", out, &info, sizeof info, sizeof info);
+    return sl_hand_over("sluice_sampler_get_info", out, &info, sizeof info, SL_INFO_SIZE_LEAST);
 }
 
 // --- draw ----------------------------------------------------------------------------------------
@@ -140,7 +145,7 @@ static int fill_arrays(struct sluice_sampler *s, struct sluice_arrays *out)
         s->pool_pid = getpid();
     }
     SL_TRY(sl_arrays_get(s->pool, true, &a));
-    int rc = sl_arrays_fill(a, s->block);
+    int rc = sl_arrays_fill(a, s->block, NULL);
     if (rc == SL_OK && has_rows)
         rc = fill_rows(s, a);
     if (rc < 0) {
@@ -159,7 +164,7 @@ static int draw(struct sluice_sampler *s, struct sl_draw_job *job, struct sluice
     struct sluice_batch b = {0};
     const struct sluice_arrays none = {0};
     // Before anything is drawn.
-    SL_TRY(sl_hand_over(call, batch, &b, sizeof b, sizeof b));
+    SL_TRY(sl_hand_over(call, batch, &b, sizeof b, SL_BATCH_SIZE_LEAST));
     if (arrays) {
         SL_TRY(sl_hand_over(call, arrays, &none, sizeof none, SL_ARRAYS_SIZE_LEAST));
         SL_TRY(sl_check_one_graph(call, &s->config));
@@ -168,7 +173,7 @@ static int draw(struct sluice_sampler *s, struct sl_draw_job *job, struct sluice
         return sl_fail(SL_EINVAL, "%s: found no seeds, wanted a vertex or more", call);
     SL_TRY(draw_block(s, job));
     sl_batch_describe(s->block, sl_has_labels(&s->topology.dataset), &b);
-    SL_TRY(sl_hand_over(call, batch, &b, sizeof b, sizeof b));
+    SL_TRY(sl_hand_over(call, batch, &b, sizeof b, SL_BATCH_SIZE_LEAST));
     return arrays ? fill_arrays(s, arrays) : SL_OK;
 }
 

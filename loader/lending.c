@@ -143,6 +143,17 @@ static int claim(struct sl_lending *l, uint32_t timeout_ms, struct sl_work *work
     return SL_OK;
 }
 
+// The numbers of a batch's positives, in the order of the epoch; NULL: it is not of links. They
+// stay while it is held, and with it its epoch.
+static const uint32_t *items_of(const struct sl_lending *l, const struct sl_lease *lease)
+{
+    uint32_t n;
+    if (!l->spec.shape.has_pairs)
+        return NULL;
+    return sl_arena_order(l->spec.arena, lease->phase->spec.order_bank) +
+           sl_phase_range(lease->phase, lease->cell, &n);
+}
+
 // By the thread that gathers: rows are to go to the memory that is taken with the numbers. What the
 // buffer has of an earlier batch stays where nobody took it.
 static int fill_ahead(void *ctx, const struct sl_work *work, bool wanted)
@@ -156,7 +167,7 @@ static int fill_ahead(void *ctx, const struct sl_work *work, bool wanted)
         if (l->spec.compute.device->is_host)
             sl_prefetch_swap_rows(&l->prefetch, work, &(*made)->features);
     }
-    return sl_arrays_fill(*made, work->block.header);
+    return sl_arrays_fill(*made, work->block.header, items_of(l, &work->lease));
 }
 
 // A piece of memory is back.
@@ -542,7 +553,7 @@ int sl_lending_take(struct sl_lending *l, uint64_t tag, struct sl_arrays **out, 
     }
     if (!a) {
         SL_TRY(sl_arrays_get(l->pool, true, &a));
-        rc = sl_arrays_fill(a, work->block.header);
+        rc = sl_arrays_fill(a, work->block.header, items_of(l, &work->lease));
     }
     const bool has_rows =
         l->spec.dataset->feat_dim && (!work->x || l->spec.compute.device->is_host);

@@ -38,9 +38,10 @@ struct sluice_loader {
 // Log lines are dropped from now on, in this process.
 void sl_loader_be_silent(void);
 
+// Whether a batch has the labels of its seeds: none of links, whose seeds are ends of pairs.
 static inline bool sl_has_labels(const struct sl_dataset *ds)
 {
-    return ds->label || ds->target;
+    return ds->task != SL_TASK_LINK && (ds->label || ds->target);
 }
 
 // Numbers a seed's label is of; 0: it is a class.
@@ -63,6 +64,8 @@ int sl_check_one_graph(const char *call, const struct sl_config *config);
 
 // Of callers that were compiled before the structure had more.
 #define SL_ARRAYS_SIZE_LEAST offsetof(struct sluice_arrays, places)
+#define SL_BATCH_SIZE_LEAST  offsetof(struct sluice_batch, n_pairs)
+#define SL_INFO_SIZE_LEAST   offsetof(struct sluice_info, feat_device)
 
 struct sluice_arrays sl_arrays_public(struct sl_arrays *a, bool has_labels, void *rows);
 

@@ -169,6 +169,15 @@ static int open_features(struct sluice_loader *l)
     return open_reader(l, SL_THREAD_FETCH, f.depth, &l->fetches);
 }
 
+static struct sl_block_shape shape_of(const struct sluice_loader *l)
+{
+    const bool links = sl_config_is_links(&l->config);
+    return (struct sl_block_shape){.n_hops = sl_config_block_hops(&l->config),
+                                   .n_targets = links ? l->config.task.per_positive
+                                                      : sl_block_targets(&l->dataset),
+                                   .has_pairs = links};
+}
+
 static int begin(struct sluice_loader *l)
 {
     struct sl_worker *w = &l->worker;
@@ -194,8 +203,7 @@ static int begin(struct sluice_loader *l)
         .gather = &l->gather,
         .fetches = reads ? &l->fetches : NULL,
         .on_gpu = sl_config_on_gpu(&l->config, w->device),
-        .shape = {.n_hops = sl_config_block_hops(&l->config),
-                  .n_targets = sl_block_targets(&l->dataset)},
+        .shape = shape_of(l),
         .ahead = l->prefetch,
         .arrays = l->arrays,
         .early = l->early && l->compute.device->is_host,

@@ -9,7 +9,7 @@
 
 Samplers, queue and caches are processes of sluice, which end with the loader, however that ends.
 
-    NeighborLoader                         help(sluice.NeighborLoader)
+    NeighborLoader, LinkNeighborLoader     help(sluice.NeighborLoader)
     pyg.Sampler, dgl.NeighborLoader        for PyG's NodeLoader; blocks of DGL (import sluice.pyg)
     open, from_pyg, from_scipy, Dataset    data sets from and to PyTorch Geometric, SciPy, NumPy
     Error, UsageError, JobError, ...       what goes wrong, in the words of the command line
@@ -25,12 +25,14 @@ from ._dataset import open_dataset as open
 from ._errors import Error, JobError, LoaderTimeoutError, OutOfMemoryError, UsageError
 
 if TYPE_CHECKING:
+    from ._loader import LinkLoader as LinkNeighborLoader
     from ._loader import Loader as NeighborLoader
 
 __all__ = [
     "Dataset",
     "Error",
     "JobError",
+    "LinkNeighborLoader",
     "LoaderTimeoutError",
     "NeighborLoader",
     "OutOfMemoryError",
@@ -51,11 +53,12 @@ def version() -> str:
 
 def __getattr__(name: str) -> Any:
     # Whether it is a subclass of torch_geometric's is known, and that package read, on first use.
-    if name != "NeighborLoader":
+    if name not in ("NeighborLoader", "LinkNeighborLoader"):
         raise AttributeError(f"module 'sluice' has no attribute '{name}'")
-    from ._loader import neighbor_loader
+    from . import _loader
 
-    globals()[name] = neighbor_loader()
+    links = name == "LinkNeighborLoader"
+    globals()[name] = _loader.link_neighbor_loader() if links else _loader.neighbor_loader()
     return globals()[name]
 
 

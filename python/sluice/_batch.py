@@ -153,7 +153,8 @@ def fields_of(
     edge_weight float32 (n_edges): visits of sampler.kind "walk"
     batch       int64 (n_nodes): which of the seeds each vertex is of, where each has its own
     y           int64 (n_seeds), or float32 (n_seeds, n_targets) or (n_seeds): labels of the seeds
-    input_id    int64 (n_seeds): places of the seeds among all
+    input_id    int64 (batch_size): places of the seeds among all; of links, of the positives
+    batch_size  int: number of seeds; of links, of positives
     num_sampled_nodes, num_sampled_edges  lists of int, by hop; as trim_to_layer wants them. The
                 latter is missing where a hop behind those drawn has the edges (sampler.subgraph)
     """
@@ -174,9 +175,10 @@ def fields_of(
     if arrays.labels:
         shape = known.label_shape(n_seeds, info.n_targets)
         out["y"] = finish(view(arrays.labels, shape, "<f4" if info.n_targets else "<i8"))
-    out["input_id"] = finish(view(arrays.places, (n_seeds,), "<i8"))
+    n_items = lent.n_positive if info.has_pairs else n_seeds
+    out["input_id"] = finish(view(arrays.places, (n_items,), "<i8"))
     after = (ctypes.c_uint32 * (n_hops + 1)).from_address(lent.n_nodes_after)
-    out["batch_size"] = n_seeds
+    out["batch_size"] = n_items
     out["num_sampled_nodes"] = differences(after[:])
     if lent.n_hops == n_hops:
         out["num_sampled_edges"] = differences([hop.n_edges for hop in lent.hop[:n_hops]])

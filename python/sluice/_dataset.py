@@ -82,6 +82,17 @@ class Dataset:
         indptr, indices = self.arrays["indptr"], self.arrays["indices"]
         return scipy.sparse.csc_matrix((values, indices, indptr), shape=(n, n))
 
+    def numbered_edges(self) -> Optional[np.ndarray]:
+        """int64 (num_edges, 2): all edges by the numbers that they have where they came from; None:
+        these are their places in indices."""
+        if self.edge_map is None:
+            return None
+        edges = np.empty((self.num_edges, 2), np.int64)
+        degrees = np.diff(self.arrays["indptr"])
+        edges[self.edge_map, 0] = self.arrays["indices"]
+        edges[self.edge_map, 1] = np.repeat(np.arange(self.num_nodes), degrees)
+        return edges
+
     def to_pyg(self) -> Any:
         """A torch_geometric.data.Data: edge_index int64 (2, num_edges) by destination, in the order
         of the data set, so that e_id of a batch is a column of it; and where the data set has them
@@ -418,6 +429,21 @@ def vertex_ids(ids: Any, n: int, what: str) -> np.ndarray:
             "in an epoch; numpy.unique() leaves repetitions out"
         )
     return array
+
+
+def pairs_of(value: Any, what: str) -> np.ndarray:
+    """Pairs of vertices (n, 2) of an array or tensor (2, n). UsageError; whether they are vertices
+    of the graph is checked by the job."""
+    pairs = _array(value, what)
+    if pairs.ndim != 2 or pairs.shape[0] != 2 or pairs.dtype.kind not in "iu":
+        advice = f": give {what}.T" if pairs.ndim == 2 and pairs.shape[1] == 2 else ""
+        raise UsageError(
+            f"{what}: is {pairs.dtype} {list(pairs.shape)}, wanted int64 [2, n], sources and "
+            f"targets{advice}"
+        )
+    if pairs.shape[1] == 0:
+        raise UsageError(f"{what}: is empty, wanted a pair of vertices or more")
+    return pairs.T.astype(np.int64, order="C")
 
 
 def is_mask(ids: Any) -> bool:

@@ -8,7 +8,7 @@ import json
 import operator
 import os
 import warnings
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -33,6 +33,7 @@ REFUSED = {
     "generator": "the order is the job's: use seed",
     "dataset": "use data",
     "directed": "use subgraph_type='induced'",
+    "edge_label_time": "there is no sampling by time: take the edges up to a time into a data set",
 }
 # Those that mean nothing here: what is given is said, and does no harm.
 NEEDLESS = {
@@ -53,7 +54,9 @@ HARMLESS = {
 }
 
 
-def refuse(arguments: Mapping[str, Any], known: Sequence[str] = ()) -> None:
+def refuse(
+    arguments: Mapping[str, Any], known: Sequence[str] = (), loader: str = "NeighborLoader"
+) -> None:
     """Raises UsageError for an argument that is not there, by its name and with what to use; warns
     of one that means nothing. `known` are those that are there."""
     for name, value in arguments.items():
@@ -65,10 +68,158 @@ def refuse(arguments: Mapping[str, Any], known: Sequence[str] = ()) -> None:
         if name not in NEEDLESS:
             near = difflib.get_close_matches(name, known, 1)
             raise TypeError(
-                f"NeighborLoader() got an unexpected keyword argument '{name}'"
+                f"{loader}() got an unexpected keyword argument '{name}'"
                 + (f": did you mean {near[0]}?" if near else "")
             )
         warnings.warn(f"sluice: {name}={value!r} has no effect: {NEEDLESS[name]}", stacklevel=4)
+
+
+MODES = ("binary", "triplet")
+# Of a batch, whatever a Data has under these names.
+PAIR_FIELDS = ("edge_label", "edge_label_index", "edge_label_weight")
+# Arguments of links that are keys of the job.
+LINK_KEYS = {
+    "negatives": "task.negatives",
+    "strict": "task.strict",
+    "exclude": "task.exclude",
+}
+
+
+class Links(NamedTuple):
+    """What a loader of links has been asked for. None: not given; the job may say it."""
+
+    mode: Optional[str]
+    amount: Optional[int]  # negatives of each positive
+    keys: Mapping[str, Any]  # by LINK_KEYS
+    label: Optional[np.ndarray]  # (n, ...) of the pairs
+    label_shift: bool
+
+    def fitted(self, n_items: int, per_positive: int) -> "Links":
+        """Of a job that has so many pairs, and negatives of each. UsageError."""
+        if self.label is not None and len(self.label) != n_items:
+            raise UsageError(
+                f"edge_label: has {len(self.label)} rows, wanted {n_items}, one for each pair"
+            )
+        if self.mode and self.amount != per_positive:
+            raise UsageError(
+                f"neg_sampling: wanted {self.amount} for each positive, and the job says "
+                f"task.per_positive {per_positive}: say the same"
+            )
+        return self
+
+    def put_into(self, job: Dict[str, Any], is_job: bool) -> None:
+        put(job, "task.kind", "link", "LinkNeighborLoader")
+        if self.amount is not None or not is_job:
+            put(job, "task.per_positive", self.amount or 0, "neg_sampling")
+        for argument, value in self.keys.items():
+            if value is not None:
+                put(job, LINK_KEYS[argument], value, argument)
+
+    def pairs_of(self, asked: Any, dataset: Optional[Dataset]) -> Optional[np.ndarray]:
+        """The caller's own list (n, 2) of pairs; None: they are those of the data set."""
+        if isinstance(asked, str):
+            if asked not in _dataset.SPLITS:
+                raise UsageError(
+                    f"edge_label_index={asked!r}: wanted 'train', 'val', 'test', or an array (2, n)"
+                )
+            if dataset is not None:
+                raise UsageError(
+                    f"edge_label_index={asked!r}: is for a data set directory, which has lists of "
+                    "edges: give the pairs themselves, (2, n)"
+                )
+            return None
+        if asked is None:  # all edges, by their numbers in the caller's graph
+            return None if dataset is None else dataset.numbered_edges()
+        return _dataset.pairs_of(asked, "edge_label_index")
+
+    def fields(
+        self, lent: Any, taken: Any, input_id: Any, finish: Callable[[np.ndarray], Any]
+    ) -> Dict[str, Any]:
+        """What a batch says of its pairs, under PyG's names."""
+        n, n_positive, amount = lent.n_pairs, lent.n_positive, lent.per_positive
+        ends = taken.view(taken.arrays.pairs, (2, n), "<i8")
+        weight = finish(taken.view(taken.arrays.pair_weights, (n,), "<f4"))
+        if self.mode == "triplet":
+            shape = (n_positive,) if amount == 1 else (n_positive, amount)
+            return {
+                "src_index": finish(ends[0, :n_positive]),
+                "dst_pos_index": finish(ends[1, :n_positive]),
+                "dst_neg_index": finish(ends[1, n_positive:].reshape(shape)),
+                "edge_label_weight": weight,
+            }
+        out = {"edge_label_index": finish(ends), "edge_label_weight": weight}
+        if self.label is not None:
+            label = np.zeros((n, *self.label.shape[1:]), self.label.dtype)
+            label[:n_positive] = self.label[np.asarray(input_id)] + int(self.label_shift)
+            out["edge_label"] = finish(label)
+        elif amount:
+            label = np.zeros(n, np.float32)
+            label[:n_positive] = 1
+            out["edge_label"] = finish(label)
+        return out
+
+
+def links_of(
+    neg_sampling: Any, ratio: Any, label: Any, label_shift: bool, keys: Mapping[str, Any]
+) -> Links:
+    """From a link loader's arguments. UsageError."""
+    if ratio is not None and ratio != 0:
+        if neg_sampling is not None:
+            raise UsageError("neg_sampling and neg_sampling_ratio: wanted one of them")
+        neg_sampling = ("binary", ratio)
+    mode, amount = _negatives_of(neg_sampling)
+    if label is not None:
+        if mode == "triplet":
+            raise UsageError(
+                "edge_label: is given with neg_sampling='triplet', whose negatives are told apart "
+                "by dst_neg_index: leave it out"
+            )
+        label = _dataset._array(label, "edge_label")
+        if label_shift and label.dtype.kind == "b":
+            label = label.astype(np.int64)
+    if not isinstance(label_shift, (bool, np.bool_)) or (label_shift and label is None):
+        raise UsageError(
+            f"label_shift={label_shift!r}: wanted True or False; True with an edge_label, of which "
+            "each is raised by 1"
+        )
+    return Links(mode, amount, keys, label, bool(label_shift))
+
+
+def _negatives_of(asked: Any) -> Tuple[Optional[str], Optional[int]]:
+    """Mode and amount of what PyG takes for neg_sampling."""
+    if asked is None:
+        return None, None
+    amount: Any = 1
+    if isinstance(asked, Mapping):
+        unknown = set(asked) - {"mode", "amount"}
+        if unknown:
+            raise UsageError(f"neg_sampling: has {sorted(unknown)}, wanted 'mode' and 'amount'")
+        mode, amount = asked.get("mode", "binary"), asked.get("amount", 1)
+    elif isinstance(asked, (tuple, list)):
+        mode, amount = (*asked, 1)[:2] if 1 <= len(asked) <= 2 else (asked, 1)
+    elif hasattr(asked, "mode"):  # torch_geometric.sampler.NegativeSampling
+        mode, amount = asked.mode, asked.amount
+        for weight in ("weight", "src_weight", "dst_weight"):
+            if getattr(asked, weight, None) is not None:
+                raise UsageError(
+                    f"neg_sampling: has {weight}: negatives are drawn as negatives= says: "
+                    "'uniform', 'degree', 'batch'"
+                )
+    elif isinstance(asked, (int, float, np.number)) and not isinstance(asked, bool):
+        mode, amount = "binary", asked
+    else:
+        mode = asked
+    mode = getattr(mode, "value", mode)
+    if mode not in MODES:
+        raise UsageError(
+            f"neg_sampling={mode!r}: wanted 'binary', 'triplet', None, or a number of negatives"
+        )
+    if amount != int(amount) or not 1 <= amount <= 65536:
+        raise UsageError(
+            f"neg_sampling: amount: is {amount!r}, wanted a whole number from 1 to 65536: each "
+            "positive has as many negatives"
+        )
+    return mode, int(amount)
 
 
 class Source(NamedTuple):
@@ -274,11 +425,17 @@ UNUSUAL = {
 }
 
 
-def plan(data: Any, asked: Dict[str, Any], world: World, expand: str = "new") -> Plan:
+def plan(
+    data: Any,
+    asked: Dict[str, Any],
+    world: World,
+    expand: str = "new",
+    links: Optional[Links] = None,
+) -> Plan:
     """The job of a loader, by its arguments (None: not given). The data set in memory is that of
-    rank 0, which starts the job."""
+    rank 0, which starts the job. links: whose items are pairs, which input_nodes are then, too."""
     weight_attr, input_nodes = asked["weight_attr"], asked["input_nodes"]
-    source = source_of(data, weight_attr, input_nodes)
+    source = source_of(data, weight_attr, None if links else input_nodes)
     if source.job_text is not None:
         return Plan(source.job_text, source.origin or "job")
     job: Dict[str, Any] = source.job if source.job is not None else {}
@@ -297,7 +454,8 @@ def plan(data: Any, asked: Dict[str, Any], world: World, expand: str = "new") ->
         asked["batch_size"] = 1 if asked["batch_size"] is None else asked["batch_size"]
         asked["shuffle"] = bool(asked["shuffle"])
         asked["seed"] = 0 if asked["seed"] is None else asked["seed"]
-        input_nodes = "all" if input_nodes is None else input_nodes
+        if input_nodes is None and links is None:
+            input_nodes = "all"
     for argument, key in KEYS.items():
         if asked[argument] is not None:
             put(job, key, plain(asked[argument]), argument)
@@ -317,8 +475,15 @@ def plan(data: Any, asked: Dict[str, Any], world: World, expand: str = "new") ->
     if world.size > 1:
         put(job, "allocation.trainers", world.size, "world")
     own_list = not (input_nodes is None or isinstance(input_nodes, str))
-    seeds = None
-    if isinstance(input_nodes, str):
+    seeds = pairs = None
+    if links is not None:
+        links.put_into(job, is_job)
+        pairs = links.pairs_of(input_nodes, source.dataset)
+        own_list = pairs is not None
+        split = input_nodes if isinstance(input_nodes, str) else "train"
+        if input_nodes is not None or not is_job:
+            put(job, "input.split", split, "edge_label_index")
+    elif isinstance(input_nodes, str):
         check_split(input_nodes, source)
         put(job, "input.split", input_nodes, "input_nodes")
     elif own_list:
@@ -327,12 +492,12 @@ def plan(data: Any, asked: Dict[str, Any], world: World, expand: str = "new") ->
     staged = None
     if source.dataset or own_list:
         dataset = source.dataset or _dataset.open_dataset(str(job.get("dataset")))
-        if own_list:
+        if own_list and links is None:
             seeds = _dataset.vertex_ids(input_nodes, dataset.num_nodes, "input_nodes")
             if len(seeds) == 0:
                 raise UsageError("input_nodes: is empty, wanted a vertex or more")
         if world.rank == 0:
-            staged = stage(dataset, seeds)
+            staged = stage(dataset, seeds, pairs)
             job["dataset"] = staged.path
         if source.dataset:
             put(job, "store.features", "memory", "data")
@@ -342,7 +507,7 @@ def plan(data: Any, asked: Dict[str, Any], world: World, expand: str = "new") ->
         origin,
         staged,
         get(job, "input.split") or "train",
-        own_list and _dataset.is_mask(input_nodes),
+        links is None and own_list and _dataset.is_mask(input_nodes),
         source.dataset.edge_map if source.dataset else None,
         source.pyg,
         [

@@ -16,7 +16,7 @@ import numpy as np
 
 from ._errors import CLASSES, Error
 
-API_VERSION = 3
+API_VERSION = 4
 MAX_HOPS = 8
 SONAME = "libsluice.so.0"
 
@@ -104,6 +104,8 @@ class Info(Sized):
         ("output", _text),
         ("feat_device", _i32),
         ("same_order", _u32),
+        ("has_pairs", _u32),
+        ("per_positive", _u32),
     ]
 
 
@@ -133,6 +135,11 @@ class Batch(Sized):
         ("n_nodes_after", _pointer),
         ("labels", _pointer),
         ("hop", Hop * MAX_HOPS),
+        ("n_pairs", _u32),
+        ("n_positive", _u32),
+        ("per_positive", _u32),
+        ("pairs", _pointer),
+        ("pair_weights", _pointer),
     ]
 
 
@@ -149,6 +156,8 @@ class Arrays(Sized):
         ("features", _pointer),
         ("places", _pointer),
         ("seed_of", _pointer),
+        ("pairs", _pointer),
+        ("pair_weights", _pointer),
     ]
 
 

@@ -219,6 +219,7 @@ class Loader:
     """
 
     EXPAND = "new"  # sampler.expand of its jobs
+    _links: Optional["_job.Links"] = None  # of a loader of links
     __setattr__ = object.__setattr__  # torch's DataLoader asks about each attribute that is set
 
     @_by_place
@@ -251,11 +252,17 @@ class Loader:
         adj: Optional[str] = None,
         **others: Any,
     ) -> None:
-        _job.refuse(others, inspect.signature(Loader).parameters)
+        name = type(self).__name__
+        known = {
+            argument: None
+            for one in (Loader, type(self))
+            for argument in inspect.signature(one).parameters
+        }
+        _job.refuse(others, list(known), name)
         if arrays not in (None, "pyg", "torch", "numpy"):
             raise UsageError(f"arrays={arrays!r}: wanted 'pyg', 'torch' or 'numpy'")
         if (data is None) == (attach is None):
-            raise UsageError("NeighborLoader: wanted data, or attach=NAME of a running job")
+            raise UsageError(f"{name}: wanted data, or attach=NAME of a running job")
         asked = {
             "num_neighbors": num_neighbors,
             "batch_size": batch_size,
@@ -310,10 +317,11 @@ class Loader:
                 _refuse_beside_attach(asked)
                 self._plan = _job.Plan("", "")
             else:
-                self._plan = _job.plan(data, asked, self._world, self.EXPAND)
+                self._plan = _job.plan(data, asked, self._world, self.EXPAND, self._links)
                 self._handle.staged, self._handle.says = self._plan.staged, self._plan.says
             self._given = {"even": even, "drop_last": bool(drop_last)}
             self._open()
+            self._check_items()
             self._known = self._find_known(kind, pin_memory)
         except BaseException:
             self.close()
@@ -391,6 +399,15 @@ class Loader:
             text.decode("utf-8", "surrogateescape")
             for text in (info.dataset, info.job_name, info.output)
         )
+
+    def _check_items(self) -> None:
+        """Of an open job: whether its batches are what this loader hands out."""
+        if bool(self._info.has_pairs) != (self._links is not None):
+            found = "link" if self._info.has_pairs else "node"
+            other = "sluice.NeighborLoader" if self._links else "sluice.LinkNeighborLoader"
+            raise UsageError(f'task.kind: the job says "{found}": use {other}')
+        if self._links is not None:
+            self._links = self._links.fitted(self._info.n_items, self._info.per_positive)
 
     def _find_known(self, kind: str, pin: bool) -> "_batch.Known":
         """What the job's data set has beside what the job reads. Of a Data all is taken from there.
@@ -489,13 +506,13 @@ class Loader:
 
     def __repr__(self) -> str:
         if self._handle.closed:
-            return "NeighborLoader(closed)"
+            return f"{type(self).__name__}(closed)"
         info, staged = self._info, self._handle.staged
         what = staged.what if staged else self._dataset_path
         return (
-            f"NeighborLoader({what}, "
+            f"{type(self).__name__}({what}, "
             f"num_neighbors={self.num_neighbors}, batch_size={info.batch_size}, "
-            f"{info.n_items} seeds, {len(self)} batches)"
+            f"{info.n_items} {'pairs' if self._links else 'seeds'}, {len(self)} batches)"
         )
 
     # ---- its end --------------------------------------------------------------------------------
@@ -526,6 +543,10 @@ class Loader:
         Raises UsageError for a bad index, and for a loader that has attached to a job."""
         with self._usable():
             plan = self._plan
+        if self._links is not None:
+            raise UsageError(
+                "a loader of links cannot be called: open one with these pairs as edge_label_index"
+            )
         if self._attach is not None:
             raise UsageError(
                 "a loader that has attached to a job cannot be called: open one with the job's "
@@ -619,6 +640,8 @@ class Loader:
 
     def _same(self) -> Dict[str, Any]:
         same: Dict[str, Any] = {name: int(getattr(self._info, name)) for name in SAME}
+        if self._links is not None:
+            same["per_positive"] = int(self._info.per_positive)
         return {**same, "fanout": self.num_neighbors}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -736,7 +759,7 @@ class Loader:
         if (lent.epoch, lent.number) < self._position:
             return False  # had been handed out, and went back when its iteration was left
         self._position, self._under_way = (lent.epoch, lent.number + 1), True
-        if self.drop_last and lent.n_seeds < info.batch_size:
+        if self.drop_last and (lent.n_positive or lent.n_seeds) < info.batch_size:
             return False
         if not self._even or info.world == 1 or info.n_own_batches == info.n_batches:
             return True
@@ -752,8 +775,14 @@ class Loader:
             out["x"] = self._features()
         if plan.by_mask:
             out["input_id"][:] = out["n_id"][: lent.n_seeds]
+        links = self._links
+        pairs = links.fields(lent, taken, out["input_id"], finish) if links else {}
         if plan.pyg is not None:
-            out.update(_batch.of_whole_graph(plan.pyg, out, self.pin_memory))
+            # What a Data says of pairs is of others than those of the batch.
+            absent = dict.fromkeys(_job.PAIR_FIELDS) if links else {}
+            of_graph = _batch.of_whole_graph(plan.pyg, {**out, **absent}, self.pin_memory)
+            out.update(of_graph)
+        out.update(pairs)
         return out
 
     def _wait_for_rows(self) -> None:
@@ -782,14 +811,87 @@ def _refuse_beside_attach(asked: Mapping[str, Any]) -> None:
         )
 
 
-def neighbor_loader() -> type:
-    """The class NeighborLoader; a subclass of torch_geometric's where that is installed, which
-    BasicGNN.inference() and others ask for."""
-    bases: tuple = (Loader,)
+class LinkLoader(Loader):
+    """Mini-batches of pairs of vertices and drawn negatives, in the manner of
+    torch_geometric.loader.LinkNeighborLoader, of which this is a subclass where that is installed.
+    Arguments and fields that are not here are those of sluice.NeighborLoader.
+
+    edge_label_index  the positives: "train", "val", "test" of a data set directory, which has them
+                    in train_edges.npy and so on ("train" without it: all edges); pairs (2, n) of
+                    sources and targets as an array or tensor; None: all edges of a Data, in the
+                    order of its edge_index, "train" of a directory
+    edge_label      labels (n, ...) of these pairs
+    neg_sampling    None: no negatives; "binary", "triplet"; ("triplet", 5), {"mode", "amount"}, or
+                    PyG's NegativeSampling; a number: so many for each positive, binary. Whole
+                    numbers. Of a job None is what it says, binary
+    neg_sampling_ratio  the same as ("binary", ratio)
+    negatives       where targets of negatives come from: "uniform" (the default), "degree",
+                    "batch"; their source is that of their positive
+    strict          what a negative never is: an edge of the "graph" (the default); nor one of the
+                    directory's lists ("all"); "none": it may be either
+    exclude         which edges a batch is drawn without: those of its positives ("self"), and their
+                    reverses ("reverse", the default); "none": they are edges like others
+    label_shift     whether given labels are raised by 1, so that 0 is the negatives' alone
+
+    A batch has
+        edge_label_index  int64 (2, n): pairs as local numbers, positives first; with negatives,
+                    number j of positive i is pair batch_size + i * amount + j
+        edge_label  (n, ...): given labels and 0 of negatives; or float32, 1 and 0 of negatives; of
+                    neither labels nor negatives there is none
+        src_index, dst_pos_index  int64 (batch_size), with "triplet" in place of these two;
+        dst_neg_index  int64 (batch_size), (batch_size, amount) where that is above 1
+        edge_label_weight  float32 (n): 1, or the pair's weight in the data set; 0 where a source
+                    has no vertex that it could not be linked to: the target is the source then, and
+                    the pair is to count for nothing
+        n_id        the first ones are the ends of the pairs, each once, as the pairs name them
+        batch_size, input_id  of the positives: how many, and their places (columns) in
+                    edge_label_index
+    """
+
+    def __init__(
+        self,
+        data: Any = None,
+        num_neighbors: Optional[Sequence[int]] = None,
+        edge_label_index: Any = None,
+        edge_label: Any = None,
+        *,
+        neg_sampling: Any = None,
+        neg_sampling_ratio: Optional[float] = None,
+        negatives: Optional[str] = None,
+        strict: Optional[str] = None,
+        exclude: Optional[str] = None,
+        label_shift: bool = False,
+        attach: Optional[str] = None,
+        **others: Any,
+    ) -> None:
+        for name in "input_nodes", "disjoint":
+            given = others.pop(name, None)
+            if given is not None and given is not False:
+                raise UsageError(f"{name}: is none of a loader of links: leave it out")
+        keys = {"negatives": negatives, "strict": strict, "exclude": exclude}
+        self._links = _job.links_of(neg_sampling, neg_sampling_ratio, edge_label, label_shift, keys)
+        if attach is not None:
+            asked = {**keys, "edge_label_index": edge_label_index}
+            _refuse_beside_attach(asked)
+        super().__init__(data, num_neighbors, input_nodes=edge_label_index, attach=attach, **others)
+
+
+def _class_of(loader: type, name: str) -> type:
+    """The loader under the name that torch_geometric's has, of which it is a subclass where that is
+    installed: BasicGNN.inference() and others ask for one."""
+    bases: tuple = (loader,)
     if _batch.best_kind() == "pyg":
-        from torch_geometric.loader import NeighborLoader as Base
+        import torch_geometric.loader
 
         # Its constructor is not called: what makes such a loader work is overridden.
-        bases = (Loader, Base)
-    body = {**OF_TORCH, "__doc__": Loader.__doc__, "__module__": "sluice"}
-    return type("NeighborLoader", bases, body)
+        bases = (loader, getattr(torch_geometric.loader, name))
+    body = {**OF_TORCH, "__doc__": loader.__doc__, "__module__": "sluice"}
+    return type(name, bases, body)
+
+
+def neighbor_loader() -> type:
+    return _class_of(Loader, "NeighborLoader")
+
+
+def link_neighbor_loader() -> type:
+    return _class_of(LinkLoader, "LinkNeighborLoader")

@@ -78,8 +78,11 @@ class StagedDataset:
         self._finalizer()
 
 
-def stage(dataset: Dataset, seeds: Optional[np.ndarray]) -> StagedDataset:
-    """A data set for one loader, with `seeds` (n) as its training vertices; None: as they are."""
+def stage(
+    dataset: Dataset, seeds: Optional[np.ndarray], pairs: Optional[np.ndarray] = None
+) -> StagedDataset:
+    """A data set for one loader, with `seeds` (n) as its training vertices and `pairs` (n, 2) as
+    its training pairs; None: as they are."""
     arrays: Dict[str, Union[np.ndarray, str]] = dict(dataset.arrays)
     metadata = dict(dataset.metadata)
     words = {**dataset.words, "": "data"}
@@ -103,6 +106,12 @@ def stage(dataset: Dataset, seeds: Optional[np.ndarray]) -> StagedDataset:
     for name in "indptr", "indices":
         if name not in arrays:
             raise UsageError(f"data.arrays: has no {name!r}: it is the graph's")
+    if pairs is not None:
+        for split in SPLITS if dataset.path else ():  # which negatives may have to keep clear of
+            path = os.path.join(dataset.path, f"{split}_edges.npy")
+            if os.path.exists(path):
+                arrays[f"{split}_edges"], words[f"{split}_edges"] = _file_of(path), path
+        arrays["train_edges"], words["train_edges"] = pairs, "edge_label_index"
     return StagedDataset(metadata, arrays, words)
 
 

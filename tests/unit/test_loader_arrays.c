@@ -166,7 +166,7 @@ TEST(they_are_those_of_the_block)
     for (uint32_t i = 0; i < 300; i++) {
         const uint32_t has = flags[i % 3];
         make(1 + below(3), has, i % 2 ? TARGETS : 0);
-        ck_assert_int_eq(sl_arrays_fill(a, block), SL_OK);
+        ck_assert_int_eq(sl_arrays_fill(a, block, NULL), SL_OK);
         ck_assert_int_eq(a->edge_ids != NULL, has == SL_BLOCK_HAS_EDGE_IDS);
         ck_assert_int_eq(a->weights != NULL, has == SL_BLOCK_HAS_WEIGHTS);
         check_filled(a);
@@ -182,7 +182,7 @@ TEST(they_are_those_of_a_large_block)
     sl_kernels_set_threads(3);
     for (uint32_t i = 0; i < 12; i++) {
         make_with(3, i % 3 ? SL_BLOCK_HAS_EDGE_IDS : SL_BLOCK_HAS_WEIGHTS, 0, degrees[i % 2]);
-        ck_assert_int_eq(sl_arrays_fill(a, block), SL_OK);
+        ck_assert_int_eq(sl_arrays_fill(a, block, NULL), SL_OK);
         check_filled(a);
     }
     sl_kernels_set_threads(1);
@@ -217,7 +217,7 @@ TEST(places_are_those_in_the_list)
                 place[i] = below(n);
                 ((uint32_t *)(void *)((char *)memory + block->nodes_offset))[i] = ids[place[i]];
             }
-            ck_assert_int_eq(sl_arrays_fill(a, block), SL_OK);
+            ck_assert_int_eq(sl_arrays_fill(a, block, NULL), SL_OK);
             for (uint32_t i = 0; i < block->n_seeds; i++)
                 ck_assert_int_eq(a->places[i], place[i]);
             sl_arrays_free(a);
@@ -231,13 +231,13 @@ TEST(vertices_are_of_the_seed_whose_tree_has_them)
     struct sl_arrays *a = get();
     for (uint32_t n = 0; n < 100; n++) {
         make_disjoint();
-        ck_assert_int_eq(sl_arrays_fill(a, block), SL_OK);
+        ck_assert_int_eq(sl_arrays_fill(a, block, NULL), SL_OK);
         check_filled(a);
         for (uint32_t i = 0; i < block->n_input; i++)
             ck_assert_int_eq(a->seed_of[i], tree_of[i]);
     }
     make(2, 0, 0);
-    ck_assert_int_eq(sl_arrays_fill(a, block), SL_OK);
+    ck_assert_int_eq(sl_arrays_fill(a, block, NULL), SL_OK);
     ck_assert_ptr_null(a->seed_of);
     sl_arrays_free(a);
 }
@@ -248,8 +248,8 @@ TEST(it_is_used_again_once_it_is_back)
 {
     struct sl_arrays *one = get(), *two = get();
     make(2, 0, 0);
-    ck_assert_int_eq(sl_arrays_fill(one, block), SL_OK);
-    ck_assert_int_eq(sl_arrays_fill(two, block), SL_OK);
+    ck_assert_int_eq(sl_arrays_fill(one, block, NULL), SL_OK);
+    ck_assert_int_eq(sl_arrays_fill(two, block, NULL), SL_OK);
     ck_assert_ptr_ne(one->nodes, two->nodes);
     const void *numbers = two->numbers.p;
     sl_arrays_free(two);
@@ -292,7 +292,7 @@ TEST(it_outlives_the_loader)
 {
     struct sl_arrays *a = get(), *other = get();
     make(2, SL_BLOCK_HAS_EDGE_IDS, 0);
-    ck_assert_int_eq(sl_arrays_fill(a, block), SL_OK);
+    ck_assert_int_eq(sl_arrays_fill(a, block, NULL), SL_OK);
     sl_arrays_pool_close(pool);
     pool = NULL;
     check_filled(a);
@@ -307,7 +307,7 @@ TEST(more_than_may_wait_is_freed)
     for (int i = 0; i < 8; i++) {
         many[i] = get();
         make(1, 0, 0);
-        ck_assert_int_eq(sl_arrays_fill(many[i], block), SL_OK);
+        ck_assert_int_eq(sl_arrays_fill(many[i], block, NULL), SL_OK);
     }
     for (int i = 0; i < 8; i++)
         sl_arrays_free(many[i]);
