@@ -267,9 +267,9 @@ static void print_links(const struct sl_config *c, const struct sl_dataset *ds)
     char n[SL_UNITS_BYTES], negatives[SL_UNITS_BYTES];
     if (!sl_config_is_links(c))
         return;
-    printf("links       decoder %s of %u numbers, loss %s, %u %s negatives a positive\n",
+    printf("links       decoder %s of %u numbers, loss %s, %s negatives, %u a positive\n",
            pair_word("task.decoder", c), c->task.dim, pair_word("task.loss", c),
-           c->task.per_positive, pair_word("task.negatives", c));
+           pair_word("task.negatives", c), c->task.per_positive);
     for (enum sl_split s = 0; s < SL_SPLIT_COUNT; s++) {
         const struct sl_link_items items = sl_link_items_of(ds, s, c->evaluate.negatives);
         if (items.n_positive == 0)

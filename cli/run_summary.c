@@ -373,6 +373,26 @@ static void print_results(FILE *out, const struct sl_read_report *r)
     }
 }
 
+// Of a job of links, over its epochs; a report of an older version does not say.
+static void print_pairs(FILE *out, const struct sl_read_report *r)
+{
+    char positives[SL_UNITS_BYTES], negatives[SL_UNITS_BYTES];
+    const cJSON *c = r->of.config;
+    double sum[2] = {0}, seconds = 0;
+    for (size_t i = 0; i < r->n_epochs; i++) {
+        sum[0] += r->epochs[i].positives;
+        sum[1] += r->epochs[i].negatives;
+        seconds += r->epochs[i].seconds;
+    }
+    if (strcmp(sl_json_string(c, "task.kind"), "link") != 0 || !(sum[0] > 0 && seconds > 0))
+        return;
+    sl_units_count(positives, sum[0] / seconds);
+    sl_units_count(negatives, sum[1] / seconds);
+    fprintf(out, "links       decoder %s, loss %s: %s positives and %s %s negatives a second\n",
+            sl_json_string(c, "task.decoder"), sl_json_string(c, "task.loss"), positives, negatives,
+            sl_json_string(c, "task.negatives"));
+}
+
 // What was trained and how; what else is set stands in the report's "config".
 static void print_settings(FILE *out, const struct sl_read_report *r)
 {
@@ -382,6 +402,7 @@ static void print_settings(FILE *out, const struct sl_read_report *r)
     const double lr = sl_json_number(c, "optimizer.lr");
     if (isnan(lr))
         return;
+    print_pairs(out, r);
     fprintf(out, "model       %s, layers %.0f, hidden %.0f, dropout %.10g",
             sl_json_string(c, "model.kind"), sl_json_number(c, "model.layers"),
             sl_json_number(c, "model.hidden"), sl_json_number(c, "model.dropout"));

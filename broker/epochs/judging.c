@@ -209,16 +209,19 @@ static void look_at_negatives(struct sl_judging *j, const struct sl_config *c,
 {
     const struct sl_link_items items = sl_link_items_of(ds, split, c->evaluate.negatives);
     const uint64_t n = items.per_positive > 0 ? items.per_positive : items.n_negative;
+    char negatives[48];
     if (n >= c->evaluate.k)
         return;
+    snprintf(negatives, sizeof negatives, n == 1 ? "is %llu negative" : "are %llu negatives",
+             (unsigned long long)n);
     snprintf(j->warning[split], sizeof j->warning[split],
-             "the %s's Hits@%u is 1 whatever the model says%s: there are %llu negatives%s: set "
+             "the %s's Hits@%u is 1 whatever the model says%s: there %s%s: set "
              "evaluate.k to less%s",
              called[split], c->evaluate.k,
              j->choice.measure == SL_MEASURE_HITS && split == SL_SPLIT_VAL
                  ? ", and the first epoch counts as the best"
                  : "",
-             (unsigned long long)n, items.per_positive > 0 ? " for each edge" : "",
+             negatives, items.per_positive > 0 ? " for each edge" : "",
              items.given.ids ? "" : ", or evaluate.negatives to more");
 }
 
