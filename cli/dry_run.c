@@ -27,8 +27,8 @@
 #include "common/data/expected_visits.h"
 #include "common/data/link_items.h"
 #include "common/storage/row_reader.h"
+#include "common/text/json.h"
 #include "common/text/units.h"
-#include "config/keys_internal.h"
 #include "link/node_facts.h"
 
 enum { ROLES_BYTES = 2048 }; // of a pool all of them
@@ -255,11 +255,6 @@ static void print_warnings(const struct sl_judging *j)
     }
 }
 
-static const char *pair_word(const char *key, const struct sl_config *c)
-{
-    return sl_key_word(sl_key_find(key), c);
-}
-
 // Of a job of links: what it learns from, and what it is judged by.
 static void print_links(const struct sl_config *c, const struct sl_dataset *ds)
 {
@@ -267,9 +262,13 @@ static void print_links(const struct sl_config *c, const struct sl_dataset *ds)
     char n[SL_UNITS_BYTES], negatives[SL_UNITS_BYTES];
     if (!sl_config_is_links(c))
         return;
+    char *resolved = sl_config_to_json(c);
+    cJSON *job = cJSON_Parse(resolved); // has the keys' words
     printf("links       decoder %s of %u numbers, loss %s, %s negatives, %u a positive\n",
-           pair_word("task.decoder", c), c->task.dim, pair_word("task.loss", c),
-           pair_word("task.negatives", c), c->task.per_positive);
+           sl_json_string(job, "task.decoder"), c->task.dim, sl_json_string(job, "task.loss"),
+           sl_json_string(job, "task.negatives"), c->task.per_positive);
+    cJSON_Delete(job);
+    free(resolved);
     for (enum sl_split s = 0; s < SL_SPLIT_COUNT; s++) {
         const struct sl_link_items items = sl_link_items_of(ds, s, c->evaluate.negatives);
         if (items.n_positive == 0)

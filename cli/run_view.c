@@ -122,8 +122,7 @@ static void describe_evaluation(const struct sl_run_view *view, const cJSON *epo
     char value[SL_MEASURE_TEXT];
     *out = '\0';
     if (cJSON_IsObject(found))
-        snprintf(out, bytes, "  %s %s%s%s", key, named ? view->metric : "",
-                 named ? " " : "",
+        snprintf(out, bytes, "  %s %s%s%s", key, named ? view->metric : "", named ? " " : "",
                  sl_measure_text(sl_json_number(found, sl_measure_key(view->measure)), value));
 }
 

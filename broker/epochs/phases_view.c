@@ -184,7 +184,8 @@ char *sl_phases_stop_reason(const struct sl_phases *p, char *buf, size_t bytes)
     if (min_delta > 0)
         snprintf(by, sizeof by, " by more than %g", min_delta);
     snprintf(buf, bytes, "%s without a better %s%s; the best is %.4f, of epoch %u",
-             SL_PLURAL(p->best.waited, "evaluation"), sl_measure_title(p->measure, p->setup.plan.config->evaluate.k, title), by,
+             SL_PLURAL(p->best.waited, "evaluation"),
+             sl_measure_title(p->measure, p->setup.plan.config->evaluate.k, title), by,
              p->best.value, p->best.epoch + 1);
     return buf;
 }

@@ -104,7 +104,8 @@ static void send_progress(struct sl_job *job)
         progress.has_metric = job->meter.has_metric;
         progress.metric = job->meter.metric;
         if (progress.has_metric)
-            progress.metric_name = sl_measure_title(job->phases.measure, job->config.evaluate.k, metric);
+            progress.metric_name =
+                sl_measure_title(job->phases.measure, job->config.evaluate.k, metric);
     }
     e.body_case = SL__CONTROL__ENVELOPE__BODY_PROGRESS;
     e.progress = &progress;

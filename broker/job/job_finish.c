@@ -384,7 +384,8 @@ static void emit_end(struct sl_job *job)
     const struct sl_phases *p = &job->phases;
     char test[80] = "", value[SL_MEASURE_TEXT], title[SL_MEASURE_TITLE];
     if (p->has_test)
-        snprintf(test, sizeof test, ", test %s %s", sl_measure_title(p->measure, job->config.evaluate.k, title),
+        snprintf(test, sizeof test, ", test %s %s",
+                 sl_measure_title(p->measure, job->config.evaluate.k, title),
                  sl_measure_text(p->test.value[p->measure], value));
     bool done = job->outcome == SL_OUTCOME_DONE;
     if (sl_config_is_endless(&job->config)) {
