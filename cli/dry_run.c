@@ -25,7 +25,9 @@
 #include "common/base/memory.h"
 #include "common/arena/row_table.h"
 #include "common/data/expected_visits.h"
+#include "common/data/link_items.h"
 #include "common/storage/row_reader.h"
+#include "common/text/json.h"
 #include "common/text/units.h"
 #include "link/node_facts.h"
 
@@ -243,17 +245,61 @@ static void print_learned(const struct sl_config *c, const struct sl_dataset *ds
     printf("\n");
 }
 
+static void print_warnings(const struct sl_judging *j)
+{
+    for (int i = 0; i < SL_SPLIT_COUNT; i++) {
+        if (*j->warning[i])
+            printf("  %s\n", j->warning[i]);
+        if (*j->leak[i])
+            printf("  %s\n", j->leak[i]);
+    }
+}
+
+// Of a job of links: what it learns from, and what it is judged by.
+static void print_links(const struct sl_config *c, const struct sl_dataset *ds)
+{
+    static const char *const uses[SL_SPLIT_COUNT] = {"to train with", "to validate", "to test"};
+    char n[SL_UNITS_BYTES], negatives[SL_UNITS_BYTES];
+    if (!sl_config_is_links(c))
+        return;
+    char *resolved = sl_config_to_json(c);
+    cJSON *job = cJSON_Parse(resolved); // has the keys' words
+    printf("links       decoder %s of %u numbers, loss %s, %s negatives, %u a positive\n",
+           sl_json_string(job, "task.decoder"), c->task.dim, sl_json_string(job, "task.loss"),
+           sl_json_string(job, "task.negatives"), c->task.per_positive);
+    cJSON_Delete(job);
+    free(resolved);
+    for (enum sl_split s = 0; s < SL_SPLIT_COUNT; s++) {
+        const struct sl_link_items items = sl_link_items_of(ds, s, c->evaluate.negatives);
+        if (items.n_positive == 0)
+            continue;
+        printf("  %s edges %s", sl_units_grouped(n, items.n_positive), uses[s]);
+        if (s != SL_SPLIT_TRAIN && items.per_positive > 0)
+            printf(", each against %u negatives of its own", items.per_positive);
+        else if (s != SL_SPLIT_TRAIN)
+            printf(", against %s negatives%s", sl_units_grouped(negatives, items.n_negative),
+                   items.given.ids ? "" : " that are drawn once");
+        printf("\n");
+    }
+}
+
 static void print_plan_text(const struct sl_job_check *r, const struct plan *p)
 {
     const struct sl_config *c = &r->config;
     const struct sl_dataset *ds = &r->dataset;
     const struct store *store = &p->store;
-    char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES], reason[192], device[512], roles[ROLES_BYTES];
+    char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES], reason[192], device[512], roles[ROLES_BYTES],
+        because[192], title[SL_MEASURE_TITLE];
     uint64_t n_train = ds->split[SL_SPLIT_TRAIN].n;
     printf("job         %s\n", c->name);
-    printf("data set    %s: %s vertices, %s edges, %u features, %u classes\n", c->dataset,
-           sl_units_grouped(a, ds->n_nodes), sl_units_grouped(b, ds->n_edges), ds->feat_dim,
-           ds->n_classes);
+    const char *why = sl_measure_reason(&r->judging.choice, because, sizeof because);
+    printf("data set    %s: %s vertices, %s edges, %u features", c->dataset,
+           sl_units_grouped(a, ds->n_nodes), sl_units_grouped(b, ds->n_edges), ds->feat_dim);
+    if (sl_config_is_links(c))
+        printf("\n");
+    else
+        printf(", %u classes\n", ds->n_classes);
+    print_links(c, ds);
     if (sl_config_is_external(c))
         printf("model       external: batches are for %s that attach\n",
                SL_PLURAL(c->allocation.trainers, "trainer"));
@@ -296,12 +342,10 @@ static void print_plan_text(const struct sl_job_check *r, const struct plan *p)
     for (int kind = 0; kind < SL_PEER_MEMORY_PLANNED; kind++)
         sl_store_view_print(&store->view[kind], stdout);
     if (!sl_config_is_external(c))
-        printf("judged by   %s%s%s\n", sl_measure_name(r->judging.choice.measure),
-               isnan(r->judging.choice.share) ? "" : ", chosen automatically: ",
-               sl_measure_reason(&r->judging.choice, reason, sizeof reason));
-    for (int i = 0; i < SL_SPLIT_COUNT; i++)
-        if (*r->judging.warning[i])
-            printf("  %s\n", r->judging.warning[i]);
+        printf("judged by   %s%s%s\n",
+               sl_measure_title(r->judging.choice.measure, c->evaluate.k, title),
+               *why ? ", chosen automatically: " : "", why);
+    print_warnings(&r->judging);
     if (!sl_config_is_external(c))
         printf("precision   %s%s\n", sl_precision_words[sl_config_precision(c)],
                c->precision == SL_CONFIG_PRECISION_AUTO ? ", chosen automatically" : "");

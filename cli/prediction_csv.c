@@ -210,6 +210,8 @@ static int write_all(struct writer *w, const char *out)
     SL_TRY(sl_atomic_file_open(out, &w->file));
     SL_TRY(put_heading(w));
     SL_TRY(put_rows(w));
+    if (w->csv->progress)
+        sl_progress_set(w->csv->progress, w->n);
     return sl_atomic_file_commit(&w->file);
 }
 

@@ -118,8 +118,11 @@ static void write_cell(enum column column, const struct epochs *of, size_t epoch
 
 static void print_table(FILE *out, const struct epochs *of, size_t first)
 {
-    char align[2 * N_COLUMNS + 1] = "", cell[CELL_BYTES];
-    const char *headings[N_COLUMNS];
+    char align[2 * N_COLUMNS + 1] = "", cell[CELL_BYTES], title[SL_MEASURE_TITLE];
+    const char *headings[N_COLUMNS], *heading = of->metric;
+    if (strcmp(heading, sl_measure_key(SL_MEASURE_HITS)) == 0) // "hits" alone are the caches'
+        heading = sl_measure_title(SL_MEASURE_HITS, sl_json_number(of->r->of.config, "evaluate.k"),
+                                   title);
     bool shown[N_COLUMNS] = {false};
     size_t n = 0;
     for (enum column c = 0; c < N_COLUMNS; c++) {
@@ -130,7 +133,7 @@ static void print_table(FILE *out, const struct epochs *of, size_t first)
         if (!shown[c])
             continue;
         align[n] = columns[c].align;
-        headings[n++] = c == VAL ? of->metric : columns[c].heading;
+        headings[n++] = c == VAL ? heading : columns[c].heading;
     }
     struct sl_table t;
     sl_table_init(&t, align, headings);

@@ -284,8 +284,7 @@ static int run_job(struct run *r)
     };
     SL_TRY(sl_launch_broker(&job, &r->broker));
     SL_FAILPOINT(RUN_LAUNCHED);
-    sl_run_view_init(&r->view, r->check.quiet, r->check.config.epochs,
-                     r->check.judging.choice.measure);
+    sl_run_view_init(&r->view, r->check.quiet, &r->check.config, r->check.judging.choice.measure);
     int rc = sl_bus_connect(r->broker.endpoint, r->broker.key, &r->session.bus);
     if (rc < 0) {
         sl_launch_kill(&r->broker);

@@ -294,25 +294,27 @@ static void print_restarts(FILE *out, const struct sl_report_totals *r)
 }
 
 // "accuracy 0.8140, micro-F1 0.8140, macro-F1 0.8011, loss 0.6203"
-static void print_evaluation(FILE *out, const cJSON *found)
+static void print_evaluation(FILE *out, const struct sl_read_report *r, const cJSON *found)
 {
+    const double k = sl_json_number(r->of.config, "evaluate.k");
     const char *separator = "";
-    char value[SL_MEASURE_TEXT];
+    char value[SL_MEASURE_TEXT], title[SL_MEASURE_TITLE];
     for (enum sl_measure m = 0; m < SL_MEASURE_COUNT; m++) {
         if (!cJSON_HasObjectItem(found, sl_measure_key(m)))
             continue;
-        fprintf(out, "%s%s %s", separator, sl_measure_name(m),
+        fprintf(out, "%s%s %s", separator, sl_measure_title(m, k, title),
                 sl_measure_text(sl_json_number(found, sl_measure_key(m)), value));
         separator = ", ";
     }
 }
 
 // The report names a metric as the job file does.
-static const char *metric_name(const char *key)
+static const char *metric_name(const struct sl_read_report *r, char buf[SL_MEASURE_TITLE])
 {
+    const char *key = r->of.best_metric.name;
     for (enum sl_measure m = 0; m < SL_MEASURE_COUNT; m++)
         if (strcmp(sl_measure_key(m), key) == 0)
-            return sl_measure_name(m);
+            return sl_measure_title(m, sl_json_number(r->of.config, "evaluate.k"), buf);
     return key;
 }
 
@@ -333,14 +335,15 @@ static const struct sl_report_epoch *judged_epoch(const struct sl_read_report *r
 static void print_best(FILE *out, const struct sl_read_report *r)
 {
     const struct sl_report_epoch *shown = judged_epoch(r);
+    char title[SL_MEASURE_TITLE];
     if (shown) {
         fprintf(out, "validation  ");
-        print_evaluation(out, shown->val);
+        print_evaluation(out, r, shown->val);
         fprintf(out, " (epoch %.0f, ", shown->epoch + 1);
         if (isnan(r->of.best_metric.epoch))
             fprintf(out, "the last: none is the best)\n");
         else
-            fprintf(out, "the best by %s%s%s)\n", metric_name(r->of.best_metric.name),
+            fprintf(out, "the best by %s%s%s)\n", metric_name(r, title),
                     *r->of.best_metric.why ? ", chosen since " : "", r->of.best_metric.why);
     }
 }
@@ -363,11 +366,31 @@ static void print_results(FILE *out, const struct sl_read_report *r)
     print_best(out, r);
     if (r->of.test) {
         fprintf(out, "test        ");
-        print_evaluation(out, r->of.test);
+        print_evaluation(out, r, r->of.test);
         fprintf(out, "\n");
     } else if (strcmp(sl_json_string(r->of.config, "evaluate.test"), "never") == 0) {
         fprintf(out, "test        left out, as evaluate.test says\n");
     }
+}
+
+// Of a job of links, over its epochs; a report of an older version does not say.
+static void print_pairs(FILE *out, const struct sl_read_report *r)
+{
+    char positives[SL_UNITS_BYTES], negatives[SL_UNITS_BYTES];
+    const cJSON *c = r->of.config;
+    double sum[2] = {0}, seconds = 0;
+    for (size_t i = 0; i < r->n_epochs; i++) {
+        sum[0] += r->epochs[i].positives;
+        sum[1] += r->epochs[i].negatives;
+        seconds += r->epochs[i].seconds;
+    }
+    if (strcmp(sl_json_string(c, "task.kind"), "link") != 0 || !(sum[0] > 0 && seconds > 0))
+        return;
+    sl_units_count(positives, sum[0] / seconds);
+    sl_units_count(negatives, sum[1] / seconds);
+    fprintf(out, "links       decoder %s, loss %s: %s positives and %s %s negatives a second\n",
+            sl_json_string(c, "task.decoder"), sl_json_string(c, "task.loss"), positives, negatives,
+            sl_json_string(c, "task.negatives"));
 }
 
 // What was trained and how; what else is set stands in the report's "config".
@@ -379,6 +402,7 @@ static void print_settings(FILE *out, const struct sl_read_report *r)
     const double lr = sl_json_number(c, "optimizer.lr");
     if (isnan(lr))
         return;
+    print_pairs(out, r);
     fprintf(out, "model       %s, layers %.0f, hidden %.0f, dropout %.10g",
             sl_json_string(c, "model.kind"), sl_json_number(c, "model.layers"),
             sl_json_number(c, "model.hidden"), sl_json_number(c, "model.dropout"));

@@ -16,7 +16,7 @@
 #include "common/base/log.h"
 #include "common/text/json.h"
 
-void sl_run_view_init(struct sl_run_view *view, bool quiet, uint32_t epochs,
+void sl_run_view_init(struct sl_run_view *view, bool quiet, const struct sl_config *config,
                       enum sl_measure measure)
 {
     memset(view, 0, sizeof *view);
@@ -24,8 +24,10 @@ void sl_run_view_init(struct sl_run_view *view, bool quiet, uint32_t epochs,
     // How far an epoch is, is for who watches: a file has a line for each that is over.
     if (view->progress.style == SL_PROGRESS_PLAIN)
         view->progress.interval_ns = UINT64_MAX / 2;
-    view->epochs = epochs;
+    view->epochs = config->epochs;
     view->measure = measure;
+    view->links = sl_config_is_links(config);
+    sl_measure_title(measure, config->evaluate.k, view->metric);
 }
 
 static int digits(uint32_t n)
@@ -120,8 +122,7 @@ static void describe_evaluation(const struct sl_run_view *view, const cJSON *epo
     char value[SL_MEASURE_TEXT];
     *out = '\0';
     if (cJSON_IsObject(found))
-        snprintf(out, bytes, "  %s %s%s%s", key, named ? sl_measure_name(view->measure) : "",
-                 named ? " " : "",
+        snprintf(out, bytes, "  %s %s%s%s", key, named ? view->metric : "", named ? " " : "",
                  sl_measure_text(sl_json_number(found, sl_measure_key(view->measure)), value));
 }
 
@@ -149,7 +150,8 @@ static void show_epoch(struct sl_run_view *view, const char *json)
     if (*validation || *test)
         describe_evaluation_time(e, evaluation, sizeof evaluation);
     if (!isnan(sl_json_number(e, "train_accuracy")))
-        snprintf(training, sizeof training, "  train %.4f", sl_json_number(e, "train_accuracy"));
+        snprintf(training, sizeof training, "  %s %.4f", view->links ? "pairs right" : "train",
+                 sl_json_number(e, "train_accuracy"));
     describe_epoch(e, extras, sizeof extras);
     const char *bottleneck = sl_json_string(e, "bottleneck");
     int n_epoch = digits(view->epochs);

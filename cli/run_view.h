@@ -11,6 +11,7 @@
 #include "common/text/progress.h"
 #include "broker/epochs/metrics.h"
 #include "common/bus/control.pb-c.h"
+#include "config/config.h"
 
 struct sl_run_view {
     struct sl_progress progress;
@@ -18,10 +19,12 @@ struct sl_run_view {
     uint64_t total; // of the stage
     uint32_t epochs;
     enum sl_measure measure;
+    char metric[SL_MEASURE_TITLE]; // its name
+    bool links;
 };
 
 // measure: what the job's evaluations are judged by.
-void sl_run_view_init(struct sl_run_view *view, bool quiet, uint32_t epochs,
+void sl_run_view_init(struct sl_run_view *view, bool quiet, const struct sl_config *config,
                       enum sl_measure measure);
 
 // What the job's broker tells: progress, the end of an epoch, a line of the log, and of events

@@ -48,7 +48,7 @@ static const struct sl_option options[] = {
 const struct sl_command sl_command_split_edges = {
     .name = "split-edges",
     .help = "hold out edges of a data set, for models of links",
-    .about = "Writes the data set DIR2: the graph of DIR without the edges that are held out, and "
+    .about = "Writes the data set --out: the graph of DIR without the edges that are held out, and "
              "these as pairs (source, target) in val_edges.npy and test_edges.npy. Edges that join "
              "the same two vertices go together, self-loops stay. Weights and edge_*.npy lose the "
              "same rows; all other arrays are those of DIR, by hard links where these can be made.",

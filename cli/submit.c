@@ -213,7 +213,7 @@ static int submit_job(void *state)
         if (!s->check.quiet && *note)
             fprintf(stderr, "%s: job %s, %s\n", s->session.name, s->session.id, note);
     } else if (rc == SL_OK) {
-        sl_run_view_init(&s->view, s->check.quiet, s->check.config.epochs,
+        sl_run_view_init(&s->view, s->check.quiet, &s->check.config,
                          s->check.judging.choice.measure);
         show_state(s, entry);
         if (!s->note[0])

@@ -162,11 +162,27 @@ void sl_baseline_of_links(struct sl_baseline *b, uint64_t n_positives, uint64_t 
         ratio((double)n_positives, (double)n_positives + (double)n_negatives);
 }
 
+// The training loss where all pairs have the best one score. NaN with negatives of the batch, whose
+// scores are shifted by how common they are.
+static double loss_of_one_score(const struct sl_config *c)
+{
+    const double n = c->task.per_positive, share = 1 / (1 + n);
+    if (c->task.negatives == SL_NEGATIVES_BATCH)
+        return NAN;
+    switch (c->task.loss) {
+    case SL_PAIR_LOSS_BCE: return -share * log(share) - (1 - share) * log1p(-share);
+    case SL_PAIR_LOSS_MARGIN: return c->task.margin;
+    case SL_PAIR_LOSS_SOFTMAX: return log1p(n);
+    default: return log(2);
+    }
+}
+
 int sl_baseline_find(struct sl_baseline *b, const struct sl_config *config,
                      const struct sl_dataset *dataset, const struct sl_vertex_list *list)
 {
     if (dataset->task == SL_TASK_LINK) {
         sl_baseline_of_links(b, 0, 0);
+        b->value[SL_MEASURE_LOSS] = loss_of_one_score(config);
         return SL_OK;
     }
     know_nothing(b, dataset->task);

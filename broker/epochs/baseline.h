@@ -5,7 +5,7 @@
  *   multiclass   the class that occurs most often; for the loss the frequencies of the classes
  *   multilabel   of each label what most vertices have; for the loss the frequencies of the labels
  *   regression   the mean of each column
- *   links        one score for all pairs: ROC-AUC and average precision
+ *   links        one score for all pairs: ROC-AUC, average precision, the loss in training
  *
  * By the split's own labels, with the weights of loss.class_weights in the loss, as trainers have
  * it (kernels.h). A model that is no better has learned nothing that helps; one whose training loss
@@ -27,8 +27,8 @@ struct sl_baseline {
     uint32_t class_index; // multiclass: the most frequent class, of equals the first
 };
 
-// One pass over the split's labels. All NaN where none of them is labelled. Of links ROC-AUC alone,
-// which needs no numbers. SL_ENOMEM.
+// One pass over the split's labels. All NaN where none of them is labelled. Of links ROC-AUC and
+// the loss in training. SL_ENOMEM.
 int sl_baseline_find(struct sl_baseline *b, const struct sl_config *config,
                      const struct sl_dataset *dataset, const struct sl_vertex_list *list);
 

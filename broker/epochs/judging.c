@@ -3,10 +3,13 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "broker/epochs/baseline.h"
 #include "common/base/bits.h"
 #include "common/base/error.h"
+#include "common/data/edge_lookup.h"
+#include "common/data/link_items.h"
 
 // --- keys ----------------------------------------------------------------------------------------
 
@@ -176,8 +179,6 @@ static int find_reason(const struct sl_config *config, const struct sl_dataset *
     struct shown s = {0};
     struct sl_baseline b = {0};
     *why = '\0';
-    if (is_of_links(ds)) // pairs need no labels
-        return SL_OK;
     int rc = look(&s, ds, split, wants_both);
     if (rc == SL_OK && weighs)
         rc = sl_baseline_find(&b, config, ds, &ds->split[split]);
@@ -195,12 +196,80 @@ static int find_reason(const struct sl_config *config, const struct sl_dataset *
     return rc;
 }
 
+// --- links ---------------------------------------------------------------------------------------
+
+enum { LOOKED_PAIRS = 1 << 16 }; // of a split's edges, whether they are in the graph
+
+static const char *const called[SL_SPLIT_COUNT] = {
+    [SL_SPLIT_VAL] = "validation", [SL_SPLIT_TEST] = "test"};
+
+// With fewer negatives than K each edge is a hit.
+static void look_at_negatives(struct sl_judging *j, const struct sl_config *c,
+                              const struct sl_dataset *ds, enum sl_split split)
+{
+    const struct sl_link_items items = sl_link_items_of(ds, split, c->evaluate.negatives);
+    const uint64_t n = items.per_positive > 0 ? items.per_positive : items.n_negative;
+    char negatives[48];
+    if (n >= c->evaluate.k)
+        return;
+    snprintf(negatives, sizeof negatives, n == 1 ? "is %llu negative" : "are %llu negatives",
+             (unsigned long long)n);
+    snprintf(j->warning[split], sizeof j->warning[split],
+             "the %s's Hits@%u is 1 whatever the model says%s: there %s%s: set "
+             "evaluate.k to less%s",
+             called[split], c->evaluate.k,
+             j->choice.measure == SL_MEASURE_HITS && split == SL_SPLIT_VAL
+                 ? ", and the first epoch counts as the best"
+                 : "",
+             negatives, items.per_positive > 0 ? " for each edge" : "",
+             items.given.ids ? "" : ", or evaluate.negatives to more");
+}
+
+static int look_for_leaks(struct sl_judging *j, const struct sl_dataset *ds, enum sl_split split)
+{
+    const struct sl_pair_list *edges = &ds->edges[split];
+    const uint64_t n = SL_MIN(edges->n, (uint64_t)LOOKED_PAIRS);
+    struct sl_edge_lookup graph;
+    uint64_t known = 0;
+    SL_TRY(sl_edge_lookup_init(&graph, ds, false));
+    for (uint64_t i = 0; i < n; i++) {
+        const uint64_t at = edges->n / n * i;
+        uint32_t pair[2];
+        memcpy(pair, edges->ids + 2 * at, sizeof pair);
+        known += sl_edge_lookup_has(&graph, pair[0], pair[1]);
+    }
+    sl_edge_lookup_fini(&graph);
+    if (known > 0)
+        snprintf(j->leak[split], sizeof j->leak[split],
+                 "%llu of %llu %s edges that were looked at are edges of the graph: the model sees "
+                 "what it is judged by: take them out of the graph, or hold out others with "
+                 "`sluice split-edges`",
+                 (unsigned long long)known, (unsigned long long)n, called[split]);
+    return SL_OK;
+}
+
+static int look_at_links(struct sl_judging *j, const struct sl_config *config,
+                         const struct sl_dataset *dataset)
+{
+    for (enum sl_split s = SL_SPLIT_VAL; s < SL_SPLIT_COUNT; s++) {
+        if (!has(config, dataset, s))
+            continue;
+        look_at_negatives(j, config, dataset, s);
+        SL_TRY(look_for_leaks(j, dataset, s));
+    }
+    return SL_OK;
+}
+
 int sl_judging_find(struct sl_judging *j, const struct sl_config *config,
                     const struct sl_dataset *dataset)
 {
     char why[128];
     *j = (struct sl_judging){.choice = sl_measure_choose(config->evaluate.metric, dataset)};
     const char *name = sl_measure_kinds[j->choice.measure].name;
+    if (is_of_links(dataset)) { // pairs need no labels
+        j->finds_best = has(config, dataset, SL_SPLIT_VAL);
+        return look_at_links(j, config, dataset);
+    }
     if (has(config, dataset, SL_SPLIT_VAL)) {
         SL_TRY(find_reason(config, dataset, j->choice.measure, SL_SPLIT_VAL, why, sizeof why));
         j->finds_best = !*why;

@@ -3,7 +3,8 @@
  *
  * Labels are known before anything is trained. A metric that those of the validation vertices do
  * not define, such as ROC-AUC of one class, has no best epoch: patience counts nothing, and the
- * last parameters are tested and kept. That is said once, when the job starts. Keys that cannot act
+ * last parameters are tested and kept. That is said once, when the job starts; so are edges of a job
+ * of links that have fewer negatives than Hits@K counts, or that the model sees. Keys that cannot act
  * since the data set has no vertices for them are refused, as keys that contradict one another are.
  */
 #ifndef SL_BROKER_EPOCHS_JUDGING_H
@@ -22,6 +23,7 @@ struct sl_judging {
     bool finds_best;                 // there are validation vertices, and they define the metric
     // What is said of a split that is evaluated and does not define it; "": nothing.
     char warning[SL_SPLIT_COUNT][SL_JUDGING_TEXT];
+    char leak[SL_SPLIT_COUNT][SL_JUDGING_TEXT]; // of links: that edges to judge by are in the graph
 };
 
 // SL_EINVAL: a key asks for what the data set does not have. The message begins with the key.

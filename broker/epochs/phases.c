@@ -381,6 +381,9 @@ static void read_training(struct sl_phases *p, const struct sl_open_phase *o, ui
         sl_epoch_add_others(f, p->arena, entries, n, &p->scratch);
     f->async = p->setup.plan.config->updates.mode == SL_UPDATE_ASYNC;
     f->lent = o->spec.kind == SL_PHASE_LEND;
+    f->links = sl_config_is_links(p->setup.plan.config);
+    f->positives = (double)o->spec.n_items;
+    f->negatives = f->positives * p->setup.plan.config->task.per_positive;
     f->cache.ranked = o->spec.rank_generation != 0;
     f->cache.rows = f->cache.ranked ? cache_capacity(p) : 0;
     watch_switches(p);

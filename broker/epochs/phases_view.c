@@ -180,11 +180,12 @@ bool sl_phases_trains(const struct sl_phases *p, uint32_t *epoch, uint64_t *batc
 char *sl_phases_stop_reason(const struct sl_phases *p, char *buf, size_t bytes)
 {
     double min_delta = p->setup.plan.config->early_stopping.min_delta;
-    char by[48] = "";
+    char by[48] = "", title[SL_MEASURE_TITLE];
     if (min_delta > 0)
         snprintf(by, sizeof by, " by more than %g", min_delta);
     snprintf(buf, bytes, "%s without a better %s%s; the best is %.4f, of epoch %u",
-             SL_PLURAL(p->best.waited, "evaluation"), sl_measure_name(p->measure), by,
+             SL_PLURAL(p->best.waited, "evaluation"),
+             sl_measure_title(p->measure, p->setup.plan.config->evaluate.k, title), by,
              p->best.value, p->best.epoch + 1);
     return buf;
 }

@@ -82,6 +82,7 @@ static void send_progress(struct sl_job *job)
     if (!sl_clients_want(&job->clients, SL_WANTS_PROGRESS))
         return;
     progress.phase = job->state == SL_JOB_STARTING ? "start" : "finish";
+    char metric[SL_MEASURE_TITLE];
     progress.epochs = sl_config_told_epochs(&job->config);
     progress.samplers = job->split.roles.samplers;
     progress.trainers = job->split.roles.trainers;
@@ -103,7 +104,8 @@ static void send_progress(struct sl_job *job)
         progress.has_metric = job->meter.has_metric;
         progress.metric = job->meter.metric;
         if (progress.has_metric)
-            progress.metric_name = (char *)sl_measure_name(job->phases.measure);
+            progress.metric_name =
+                sl_measure_title(job->phases.measure, job->config.evaluate.k, metric);
     }
     e.body_case = SL__CONTROL__ENVELOPE__BODY_PROGRESS;
     e.progress = &progress;

@@ -132,7 +132,7 @@ static uint64_t batches_trained(struct sl_job *job)
 // `last`: the final ones are of use.
 static int save_parameters(struct sl_job *job, bool last, char sha256[SL_SHA256_HEX_BYTES])
 {
-    char path[4200], note[96];
+    char path[4200], note[96], title[SL_MEASURE_TITLE];
     const float *values = sl_param_store_params(&job->arena, sl_param_store_version(&job->arena));
     const struct sl_phases *p = &job->phases;
     if (job->params.n == 0)
@@ -151,7 +151,7 @@ static int save_parameters(struct sl_job *job, bool last, char sha256[SL_SHA256_
     if (!p->best.has)
         return SL_OK;
     snprintf(note, sizeof note, "epoch %u, the best validation %s (%.4f)", p->best.epoch + 1,
-             sl_measure_name(p->measure), p->best.value);
+             sl_measure_title(p->measure, job->config.evaluate.k, title), p->best.value);
     return sl_params_save(&job->params, sl_param_store_best(&job->arena),
                           (p->best.epoch + 1) * per_epoch,
                           sl_rundir_file(&job->rundir, "model.best.safetensors", path, sizeof path),
@@ -382,9 +382,10 @@ static void note_error(struct sl_job *job)
 static void emit_end(struct sl_job *job)
 {
     const struct sl_phases *p = &job->phases;
-    char test[64] = "", value[SL_MEASURE_TEXT];
+    char test[80] = "", value[SL_MEASURE_TEXT], title[SL_MEASURE_TITLE];
     if (p->has_test)
-        snprintf(test, sizeof test, ", test %s %s", sl_measure_name(p->measure),
+        snprintf(test, sizeof test, ", test %s %s",
+                 sl_measure_title(p->measure, job->config.evaluate.k, title),
                  sl_measure_text(p->test.value[p->measure], value));
     bool done = job->outcome == SL_OUTCOME_DONE;
     if (sl_config_is_endless(&job->config)) {

@@ -190,9 +190,9 @@ static void emit_early_stop(struct sl_job *job, uint32_t epoch)
 // "epoch 3 of 20: loss 0.412, accuracy 0.871, 1.84 s"
 static void emit_epoch(struct sl_job *job, const struct sl_epoch *f)
 {
-    char metric[64] = "", test[64] = "", value[SL_MEASURE_TEXT];
+    char metric[80] = "", test[80] = "", value[SL_MEASURE_TEXT], title[SL_MEASURE_TITLE];
     enum sl_measure measure = job->phases.measure;
-    const char *name = sl_measure_name(measure);
+    const char *name = sl_measure_title(measure, job->config.evaluate.k, title);
     if (f->evaluated)
         snprintf(metric, sizeof metric, ", %s %s", name,
                  sl_measure_text(f->on_val.value[measure], value));

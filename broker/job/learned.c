@@ -5,6 +5,7 @@
 
 #include "broker/job/divergence.h"
 #include "common/base/error.h"
+#include "common/data/link_items.h"
 #include "common/text/json.h"
 
 static void add(cJSON *warnings, const char *text)
@@ -32,6 +33,13 @@ static int judge_training(const struct sl_learned *l, cJSON *warnings)
     return SL_OK;
 }
 
+static void find_of_pairs(const struct sl_learned *l, enum sl_split split, struct sl_baseline *b)
+{
+    const struct sl_link_items items =
+        sl_link_items_of(l->dataset, split, l->config->evaluate.negatives);
+    sl_baseline_of_links(b, items.n_positive, items.n_negative);
+}
+
 // By the job's metric; `value` tells what an evaluation of the split has found.
 static int judge_evaluation(const struct sl_learned *l, const char *what, enum sl_split split,
                             double (*value)(const void *of, enum sl_measure m), const void *of,
@@ -40,7 +48,10 @@ static int judge_evaluation(const struct sl_learned *l, const char *what, enum s
     struct sl_baseline constant;
     const enum sl_measure m = l->measure;
     char text[512], who[96];
-    SL_TRY(sl_baseline_find(&constant, l->config, l->dataset, &l->dataset->split[split]));
+    if (sl_config_is_links(l->config))
+        find_of_pairs(l, split, &constant);
+    else
+        SL_TRY(sl_baseline_find(&constant, l->config, l->dataset, &l->dataset->split[split]));
     if (sl_baseline_is_beaten(&constant, m, value(of, m)))
         return SL_OK;
     snprintf(

@@ -793,12 +793,15 @@ static void emit_start(struct sl_job *job)
                      why ? why : "as the job says");
 }
 
-// What the labels do not define, once.
+// What the labels do not define, and what makes links easier than they are; once.
 static void emit_undefined(struct sl_job *job)
 {
-    for (int s = 0; s < SL_SPLIT_COUNT; s++)
+    for (int s = 0; s < SL_SPLIT_COUNT; s++) {
         if (*job->judging.warning[s])
             sl_job_warn(job, job->judging.warning[s]);
+        if (*job->judging.leak[s])
+            sl_job_warn(job, job->judging.leak[s]);
+    }
 }
 
 // Every worker that is wanted is ready: the scouts, or all.

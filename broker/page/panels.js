@@ -9,7 +9,8 @@ function metricName() {
   const e = epochsOf().find((x) => x.val), keys = Object.keys(e?.val || {});
   return keys.includes("accuracy") ? "accuracy" : keys.find((k) => k !== "loss") || "accuracy";
 }
-const nameOf = (m) => MEASURES[m]?.name || m.replaceAll("_", " ");
+const nameOf = (m) => (MEASURES[m]?.name || m.replaceAll("_", " "))
+                          .replace("@K", `@${job.about?.config?.evaluate?.k ?? "K"}`);
 const isShare = (m) => MEASURES[m]?.share;
 // Of an evaluation and the accuracy that stands beside it. null: the labels do not define it.
 const ofMetric = (m, found, accuracy) => found?.[m] ?? (m === "accuracy" ? accuracy : null);

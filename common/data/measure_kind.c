@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <string.h>
 
 #define ROW(name_, key_, shown, ...)                                                               \
     [SL_MEASURE_##name_] = {.key = key_, .name = shown, __VA_ARGS__},
@@ -48,11 +49,21 @@ static bool can_have_rare(const struct sl_dataset *ds)
     return ds->task == SL_TASK_MULTICLASS && ds->n_classes == 2 && ds->label;
 }
 
+// Of validation; where it has no pairs, of the test.
+static bool has_own_negatives(const struct sl_dataset *ds)
+{
+    const enum sl_split split = ds->edges[SL_SPLIT_VAL].n > 0 ? SL_SPLIT_VAL : SL_SPLIT_TEST;
+    return ds->task == SL_TASK_LINK && ds->negatives[split].per_positive > 0;
+}
+
 struct sl_measure_choice sl_measure_choose(enum sl_metric metric, const struct sl_dataset *dataset)
 {
     const struct sl_measure_choice usual = {.measure = sl_measure_of(metric, dataset->task),
                                             .share = NAN};
     struct sl_measure_choice rare = usual;
+    if (metric == SL_METRIC_AUTO && has_own_negatives(dataset))
+        return (struct sl_measure_choice){
+            .measure = sl_measure_of_own(metric, dataset->task), .share = NAN, .own = true};
     if (metric != SL_METRIC_AUTO || !can_have_rare(dataset))
         return usual;
     rare.share = rare_share(dataset, &rare.class_index);
@@ -65,9 +76,21 @@ struct sl_measure_choice sl_measure_choose(enum sl_metric metric, const struct s
 char *sl_measure_reason(const struct sl_measure_choice *choice, char *buf, size_t bytes)
 {
     *buf = '\0';
-    if (!isnan(choice->share))
+    if (choice->own)
+        snprintf(buf, bytes, "each edge has negatives of its own");
+    else if (!isnan(choice->share))
         snprintf(buf, bytes, "%.1f %% of the training vertices are of class %u",
                  100 * choice->share, choice->class_index);
+    return buf;
+}
+
+char *sl_measure_title(enum sl_measure measure, double k, char buf[SL_MEASURE_TITLE])
+{
+    const char *name = sl_measure_kinds[measure].name, *at = strstr(name, "@K");
+    if (at && k > 0)
+        snprintf(buf, SL_MEASURE_TITLE, "%.*s@%.0f", (int)(at - name), name, k);
+    else
+        snprintf(buf, SL_MEASURE_TITLE, "%s", name);
     return buf;
 }
 

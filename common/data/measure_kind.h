@@ -83,6 +83,7 @@ struct sl_measure_choice {
     // of the labelled training vertices. NaN: it is the usual one, or the job says which.
     double share;
     uint32_t class_index;
+    bool own; // likewise: of links each of which is ranked among negatives of its own
 };
 
 // Of two classes of which one has less, accuracy says little: always naming the other has most of
@@ -95,6 +96,11 @@ struct sl_measure_choice sl_measure_choose(enum sl_metric metric, const struct s
 // "21.8 % of the training vertices are of class 1"; "" where the choice is the usual one. Returns
 // buf.
 char *sl_measure_reason(const struct sl_measure_choice *choice, char *buf, size_t bytes);
+
+// Its name for people, with the K of a job of links (evaluate.k) where it has one: "Hits@50". Of a
+// K that is not known, NaN, the name alone. Returns buf.
+enum { SL_MEASURE_TITLE = 32 };
+char *sl_measure_title(enum sl_measure measure, double k, char buf[SL_MEASURE_TITLE]);
 
 // "0.8955" for people; "unknown" of NaN, a value that the labels do not define. Returns buf.
 enum { SL_MEASURE_TEXT = 64 };

@@ -109,6 +109,8 @@
     X(, REAL, loss, SL_TAG("loss/train")) X(, REAL, train_accuracy, SL_TAG("accuracy/train")) \
     X(, REAL, val_accuracy) X(, TREE, val) X(, TREE, test) \
     X(, WHOLE, batches) X(, WHOLE, sampled_edges) X(, WHOLE, input_nodes) \
+    X(, WHOLE, positives, SL_IF(sl_report_epoch, links)) /* pairs of links that were trained on */ \
+    X(, WHOLE, negatives, SL_IF(sl_report_epoch, links)) \
     BEGIN() X(bytes., WHOLE, blocks) X(bytes., WHOLE, blocks_near) \
     X(bytes., WHOLE, features) END(bytes) \
     BEGIN() \
@@ -220,10 +222,11 @@ SL_REPORT_ENTRY(sl_report_held, SL_REPORT_HELD)
 SL_REPORT_ENTRY(sl_report_held_edges, SL_REPORT_HELD_EDGES)
 
 // Flags are of who writes: the updates are asynchronous, batches are lent to external trainers, an
-// optimum is known, there are caches, the order is that of a walk, there are several nodes.
+// optimum is known, there are caches, the order is that of a walk, there are several nodes, links
+// are trained.
 #define SL_REPORT_EPOCH_MEMBERS \
     SL_REPORT_EPOCH(SL_MEMBER, SL_MEMBER_BEGIN, SL_MEMBER_END) bool has_optimal, async, lent, \
-        several_nodes;
+        several_nodes, links;
 // clang-format on
 
 struct sl_report_epoch {

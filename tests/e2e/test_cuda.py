@@ -21,6 +21,7 @@ from harness import (
     small_job,
     write_dataset,
 )
+from test_link_jobs import links
 
 PLUGIN = os.path.join(os.path.dirname(BIN), "lib", "libsluice_cuda_simt.so")
 CPU = {"kind": "cpu", "cores": str(CORES[0])}
@@ -299,3 +300,21 @@ def test_rows_of_the_batch_before_stay_on_the_gpu(box):
     wanted = [(a - b) * row for a, b in zip(misses, matched)]
     assert of_epochs(report, "miss_bytes") == wanted, epochs
     assert [e["bytes"]["features"] for e in epochs] == [e["input_nodes"] * row for e in epochs]
+
+
+def test_links_on_a_gpu(box):
+    """The same samples, and losses and scores that differ by the order of sums."""
+    more = {"task": {"kind": "link", "decoder": "mlp"}, "evaluate.fanout": "full",
+            "sampler.batch_size": 512, "precision": "fp32", "model.dropout": 0}
+    found = []
+    for name, device in (("cores", CPU), ("gpu", gpu())):
+        job = gpu_job(box, [CPU, device], output=f"runs/{name}", **more)
+        job["dataset"] = links(box)
+        result, report = run(box, job)
+        result.ok()
+        found.append(report)
+    cores, on_gpu = found
+    assert on_gpu["samples_digest"] == cores["samples_digest"]
+    for a, b in zip(on_gpu["epochs"], cores["epochs"]):
+        assert abs(a["loss"] - b["loss"]) <= 1e-3 * b["loss"], (a, b)
+        assert abs(a["val"]["roc_auc"] - b["val"]["roc_auc"]) <= 0.01, (a["val"], b["val"])

@@ -130,7 +130,9 @@ def test_negatives_of_the_data_set(box):
     above, ties = (negative > positive).sum(1), (negative == positive).sum(1)
     rank = 1 + above + ties / 2
     assert abs((1 / rank).mean() - report["test"]["mrr"]) < 0.02, (1 / rank).mean()
-    assert report["best_epoch"] is not None
+    assert report["best_metric"]["name"] == "mrr", report["best_metric"]
+    assert "each edge has negatives of its own" in result.out, result.out
+    assert "Hits@50 is 1 whatever the model says: there are 20 negatives for each" in result.err
 
 
 def give_negatives(data, out):
@@ -171,7 +173,12 @@ def test_pairs_that_are_none(box):
 
 
 def test_report_names(box):
-    trained(box, "job", epochs=1)
-    report = read_json(box.path("runs/job/report.json"))
+    result, report = box.run(job(box, epochs=1, **{"task.per_positive": 3, "evaluate.k": 20}))
+    assert "val Hits@20 " in result.ok().err and "pairs right 0." in result.err, result.err
+    assert "test        ROC-AUC" in result.out and "Hits@20 0." in result.out, result.out
+    assert "uniform negatives a second" in result.out, result.out
+    assert "  Hits@20 " in box.sluice("report", "runs/job").ok().out.split("Epochs")[1]
+    epoch = report["epochs"][0]
+    assert epoch["negatives"] == 3 * epoch["positives"] > 0, epoch
     assert set(report["test"]) == set(MEASURES), report["test"]
     assert report["best_metric"]["name"] == "hits" and report["test_accuracy"] is None

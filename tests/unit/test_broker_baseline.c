@@ -103,6 +103,18 @@ TEST(of_links_it_is_one_score_for_all)
     expect(SL_MEASURE_ROC_AUC, 0.5);
     expect(SL_MEASURE_AVERAGE_PRECISION, NAN);
     expect(SL_MEASURE_ACCURACY, NAN);
+    config.task.per_positive = 3;
+    look(&ds, 8);
+    expect(SL_MEASURE_LOSS, -log(0.25) / 4 - 3 * log(0.75) / 4);
+    config.task.loss = SL_PAIR_LOSS_SOFTMAX;
+    look(&ds, 8);
+    expect(SL_MEASURE_LOSS, log(4));
+    config.task.loss = SL_PAIR_LOSS_BPR;
+    look(&ds, 8);
+    expect(SL_MEASURE_LOSS, log(2));
+    config.task.negatives = SL_NEGATIVES_BATCH;
+    look(&ds, 8);
+    expect(SL_MEASURE_LOSS, NAN);
     sl_baseline_of_links(&found, 3, 9);
     expect(SL_MEASURE_ROC_AUC, 0.5);
     expect(SL_MEASURE_AVERAGE_PRECISION, 0.25);

@@ -186,8 +186,14 @@ TEST(keys_that_cannot_act_are_refused)
 static void be_links(uint64_t n_val, uint64_t n_test)
 {
     ds.task = SL_TASK_LINK;
-    ds.edges[SL_SPLIT_VAL] = (struct sl_pair_list){n_val, ids, NULL};
-    ds.edges[SL_SPLIT_TEST] = (struct sl_pair_list){n_test, ids, NULL};
+    static const uint64_t indptr[10]; // no edges
+    ds.n_nodes = 9;
+    ds.indptr = indptr;
+    ds.indices = ids;
+    ds.indices_dtype = SL_DTYPE_U32;
+    ds.edges[SL_SPLIT_VAL] = (struct sl_pair_list){.n = n_val, .ids = ids};
+    ds.edges[SL_SPLIT_TEST] = (struct sl_pair_list){.n = n_test, .ids = ids};
+    config.evaluate.k = 2;
 }
 
 static void expect_refused(const char *part)
@@ -211,6 +217,54 @@ TEST(links_are_judged_by_ranks)
     config.evaluate.metric = SL_METRIC_MRR;
     expect_refused("found \"mrr\", which ranks pairs of vertices, but the job's task is not "
                    "\"link\": take \"accuracy\", \"micro_f1\"");
+}
+
+TEST(links_with_fewer_negatives_than_k_are_all_hits)
+{
+    be_links(3, 2);
+    config.evaluate.k = 3;
+    find();
+    ck_assert_str_eq(found.warning[SL_SPLIT_VAL], "");
+    ck_assert_str_eq(found.warning[SL_SPLIT_TEST],
+                     "the test's Hits@3 is 1 whatever the model says: there are 2 negatives: set "
+                     "evaluate.k to less, or evaluate.negatives to more");
+    config.evaluate.negatives = 3;
+    find();
+    ck_assert_str_eq(found.warning[SL_SPLIT_TEST], "");
+}
+
+TEST(links_with_negatives_of_their_own_are_judged_by_mrr)
+{
+    char why[96];
+    be_links(3, 2);
+    ds.negatives[SL_SPLIT_VAL] = (struct sl_negatives){.n = 3, .per_positive = 1, .ids = ids};
+    find();
+    ck_assert_int_eq(found.choice.measure, SL_MEASURE_MRR);
+    ck_assert_str_eq(sl_measure_reason(&found.choice, why, sizeof why),
+                     "each edge has negatives of its own");
+    ck_assert_str_eq(found.warning[SL_SPLIT_VAL],
+                     "the validation's Hits@2 is 1 whatever the model says: there is 1 negative "
+                     "for each edge: set evaluate.k to less");
+    config.evaluate.metric = SL_METRIC_HITS;
+    find();
+    ck_assert_int_eq(found.choice.measure, SL_MEASURE_HITS);
+    ck_assert_msg(strstr(found.warning[SL_SPLIT_VAL], ", and the first epoch counts as the best"),
+                  "%s", found.warning[SL_SPLIT_VAL]);
+}
+
+// The pairs are (0, 1), (2, 3) and (4, 5).
+TEST(links_to_judge_by_that_are_in_the_graph_are_told)
+{
+    static const uint64_t indptr[10] = {0, 0, 0, 0, 1, 1, 1, 1, 1, 1};
+    static const uint32_t source[] = {2};
+    be_links(3, 1);
+    ds.indptr = indptr;
+    ds.indices = source;
+    config.evaluate.k = 1;
+    find();
+    ck_assert_msg(strstr(found.leak[SL_SPLIT_VAL], "1 of 3 validation edges that were looked at"),
+                  "%s", found.leak[SL_SPLIT_VAL]);
+    ck_assert_str_eq(found.leak[SL_SPLIT_TEST], "");
 }
 
 TEST(links_are_evaluated_on_edges)

@@ -353,6 +353,14 @@ TEST(the_usual_measure_is_the_tasks)
     ck_assert_str_eq(sl_measure_key(SL_MEASURE_MACRO_F1), "macro_f1");
 }
 
+TEST(a_title_has_its_k)
+{
+    char title[SL_MEASURE_TITLE];
+    ck_assert_str_eq(sl_measure_title(SL_MEASURE_HITS, 50, title), "Hits@50");
+    ck_assert_str_eq(sl_measure_title(SL_MEASURE_HITS, NAN, title), "Hits@K");
+    ck_assert_str_eq(sl_measure_title(SL_MEASURE_ROC_AUC, 50, title), "ROC-AUC");
+}
+
 // Two classes of which one has less than a third of the labelled training vertices.
 TEST(accuracy_gives_way_where_a_class_is_rare)
 {

@@ -8,12 +8,14 @@
 // --- an epoch's line -----------------------------------------------------------------------------
 
 static char *shown;
+static struct sl_config config;
 
 static void show_epoch(const char *json)
 {
     struct sl_run_view view;
     size_t n;
-    sl_run_view_init(&view, false, 20, SL_MEASURE_ACCURACY);
+    config.epochs = 20;
+    sl_run_view_init(&view, false, &config, SL_MEASURE_ACCURACY);
     free(shown);
     view.progress.out = open_memstream(&shown, &n);
     view.progress.style = SL_PROGRESS_PLAIN;
@@ -76,7 +78,8 @@ TEST(pre_sampling_and_ranking_are_stages)
     Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
     e.body_case = SL__CONTROL__ENVELOPE__BODY_PROGRESS;
     e.progress = &m;
-    sl_run_view_init(&view, false, 3, SL_MEASURE_ACCURACY);
+    config.epochs = 3;
+    sl_run_view_init(&view, false, &config, SL_MEASURE_ACCURACY);
     free(shown);
     view.progress.out = open_memstream(&shown, &n);
     view.progress.style = SL_PROGRESS_PLAIN;
@@ -105,7 +108,8 @@ TEST(a_file_has_a_line_an_epoch)
     Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
     Sl__Control__EpochDone done = SL__CONTROL__EPOCH_DONE__INIT;
     ck_assert_ptr_nonnull(freopen(in_dir("file"), "w", stderr));
-    sl_run_view_init(&view, false, 20, SL_MEASURE_ACCURACY);
+    config.epochs = 20;
+    sl_run_view_init(&view, false, &config, SL_MEASURE_ACCURACY);
     ck_assert_int_eq(view.progress.style, SL_PROGRESS_PLAIN);
     free(shown);
     view.progress.out = open_memstream(&shown, &n);
@@ -132,7 +136,6 @@ TEST(a_file_has_a_line_an_epoch)
 // --- the summary ---------------------------------------------------------------------------------
 
 static struct sl_report r;
-static struct sl_config config;
 static struct sl_report_outcome outcome;
 
 static void begin(void)
