@@ -542,8 +542,7 @@ static int write_pairs(struct pass *p)
     struct sl_npy_writer *w[2] = {NULL};
     int rc = SL_OK;
     for (int i = 0; i < 2 && rc == SL_OK; i++)
-        rc = sl_pair_file_create(&p->run->making.st, splits[i], p->ds.n_nodes, p->n_gone[i], &w[i],
-                                 &p->out[i]);
+        rc = sl_pair_file_create(p->st, splits[i], p->ds.n_nodes, p->n_gone[i], &w[i], &p->out[i]);
     if (rc == SL_OK)
         rc = sl_vertex_blocks_run(&p->blocks, "pairs held out", list_pairs, p);
     for (int i = 0; i < 2; i++)

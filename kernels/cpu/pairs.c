@@ -9,8 +9,8 @@
  * cache: with 16 KiB on the way a million random rows of 128 columns pass at 5 GB/s and more, as
  * fast as gathered ones (build/bin/tests/bench/kernels pair_dot), with 4 KiB at half of that. The
  * gradient goes the other way round, over the ends of each row, so that a row has one writer:
- * chunks of 64 columns of a row stay in registers while its ends pass, as in aggregate.c; columns behind
- * the last whole chunk are done 8 at a time and then one by one.
+ * chunks of 64 columns of a row stay in registers while its ends pass, as in aggregate.c; columns
+ * behind the last whole chunk are done 8 at a time and then one by one.
  *
  * Invariant. A sum's order depends on the shapes and on the row's ends alone; threads own whole
  * pairs, or whole rows.

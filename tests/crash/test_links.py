@@ -1,4 +1,4 @@
-"""Jobs of links: workers die, runs are stopped and go on, devices change; the result is the same."""
+"""Jobs of links: workers die, runs stop and go on, devices change; the result is the same."""
 
 import os
 
