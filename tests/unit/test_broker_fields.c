@@ -170,6 +170,7 @@ TEST(an_epoch_is_read_as_it_was_written)
                                       .several_nodes = true,
                                       .async = true,
                                       .lent = true,
+                                      .links = true,
                                       .bottleneck = "x"},
                            read;
     double next = 0;
