@@ -79,11 +79,12 @@ struct given {
     enum sl_split on; // what is missing where it does not
 };
 
-// Whether something is evaluated on the split's vertices or edges.
+// Whether something is evaluated on the split's vertices or edges: not by external trainers' jobs.
 static bool has(const struct sl_config *config, const struct sl_dataset *dataset,
                 enum sl_split split)
 {
-    return (is_of_links(dataset) ? dataset->edges[split].n : dataset->split[split].n) > 0 &&
+    return !sl_config_is_external(config) &&
+           (is_of_links(dataset) ? dataset->edges[split].n : dataset->split[split].n) > 0 &&
            (split != SL_SPLIT_TEST || config->evaluate.test != SL_TEST_NEVER);
 }
 
@@ -198,7 +199,8 @@ static int find_reason(const struct sl_config *config, const struct sl_dataset *
 
 // --- links ---------------------------------------------------------------------------------------
 
-enum { LOOKED_PAIRS = 1 << 16 }; // of a split's edges, whether they are in the graph
+// Of a split's edges, whether they are in the graph. Each may be looked up in a hub's whole list.
+enum { LOOKED_PAIRS = 1 << 12 };
 
 static const char *const called[SL_SPLIT_COUNT] = {
     [SL_SPLIT_VAL] = "validation", [SL_SPLIT_TEST] = "test"};

@@ -265,6 +265,13 @@ TEST(links_to_judge_by_that_are_in_the_graph_are_told)
     ck_assert_msg(strstr(found.leak[SL_SPLIT_VAL], "1 of 3 validation edges that were looked at"),
                   "%s", found.leak[SL_SPLIT_VAL]);
     ck_assert_str_eq(found.leak[SL_SPLIT_TEST], "");
+    config.evaluate.k = 20;
+    config.model.kind = SL_MODEL_EXTERNAL; // which evaluates nothing, and is told nothing
+    find();
+    for (int s = 0; s < SL_SPLIT_COUNT; s++) {
+        ck_assert_str_eq(found.leak[s], "");
+        ck_assert_str_eq(found.warning[s], "");
+    }
 }
 
 TEST(links_are_evaluated_on_edges)
