@@ -136,6 +136,14 @@ struct sl_loss_result {
     uint64_t correct, counted; // predictions: rows of softmax_xent, elements of sigmoid_bce
 };
 
+static inline void sl_loss_add(struct sl_loss_result *sum, const struct sl_loss_result *part)
+{
+    sum->loss += part->loss;
+    sum->weight += part->weight;
+    sum->correct += part->correct;
+    sum->counted += part->counted;
+}
+
 /*
  * Several weights an edge, one a head: the sums and products that attention is made of (Velickovic
  * et al., ICLR 2018). Rows of features are `heads` runs of `dim` floats; per-edge arrays are

@@ -167,11 +167,8 @@ static struct sl_loss_result run_all(struct job *job)
     job->tallies = tallies;
     job->n_segments = (uint32_t)SL_MIN(SL_MAX(job->n / SEGMENT_ELEMENTS_MIN, 1), SEGMENTS);
     sl_cpu_parallel_parts(job->n_segments, run_segment, job);
-    for (uint32_t s = 0; s < job->n_segments; s++) {
-        total.loss += tallies[s].loss;
-        total.correct += tallies[s].correct;
-        total.counted += tallies[s].counted;
-    }
+    for (uint32_t s = 0; s < job->n_segments; s++)
+        sl_loss_add(&total, &tallies[s]);
     return total;
 }
 

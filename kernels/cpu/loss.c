@@ -140,12 +140,8 @@ int sl_cpu_softmax_xent(const float *logits, const int32_t *labels, uint64_t row
                       .tallies = tallies};
     job.n_segments = (uint32_t)SL_MIN(SL_MAX(rows / SEGMENT_ROWS_MIN, 1), SEGMENTS);
     sl_cpu_parallel_parts(job.n_segments, run_segment, &job);
-    for (uint32_t s = 0; s < job.n_segments; s++) {
-        total.loss += tallies[s].loss;
-        total.weight += tallies[s].weight;
-        total.correct += tallies[s].correct;
-        total.counted += tallies[s].counted;
-    }
+    for (uint32_t s = 0; s < job.n_segments; s++)
+        sl_loss_add(&total, &tallies[s]);
     *out = total;
     return SL_OK;
 }

@@ -358,12 +358,8 @@ int sl_cpu_pair_loss(const struct sl_pair_loss_args *args, struct sl_loss_result
     const uint64_t segments = SL_MIN(SL_MAX(args->n / SEGMENT_PAIRS_MIN, 1), SEGMENTS);
     job.n_segments = (uint32_t)SL_MIN(segments, SL_MAX(job.n, 1));
     sl_cpu_parallel_parts(job.n_segments, run_segment, &job);
-    for (uint32_t s = 0; s < job.n_segments; s++) {
-        total.loss += tallies[s].loss;
-        total.weight += tallies[s].weight;
-        total.correct += tallies[s].correct;
-        total.counted += tallies[s].counted;
-    }
+    for (uint32_t s = 0; s < job.n_segments; s++)
+        sl_loss_add(&total, &tallies[s]);
     *out = total;
     return SL_OK;
 }

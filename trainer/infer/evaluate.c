@@ -157,10 +157,7 @@ static int judge(const struct run *r, uint32_t at, const struct sl_infer_piece *
     struct sl_loss_result part;
     SL_TRY(sl_objective_loss_of(model->objective, &model->env, r->ds, piece->ids, rows, outputs,
                                 &part));
-    r->io->result->loss += part.loss;
-    r->io->result->weight += part.weight;
-    r->io->result->correct += part.correct;
-    r->io->result->counted += part.counted;
+    sl_loss_add(r->io->result, &part);
     return SL_OK;
 }
 

@@ -37,11 +37,7 @@ int sl_score_pairs(struct sl_model *model, const struct sl_score_args *a)
                           pairs, a->n, scores, a->result ? &part : NULL, a->n_positive));
     SL_TRY(device->copy(a->scores, scores, a->n * sizeof *scores));
     SL_TRY(device->sync());
-    if (!a->result)
-        return SL_OK;
-    a->result->loss += part.loss;
-    a->result->weight += part.weight;
-    a->result->correct += part.correct;
-    a->result->counted += part.counted;
+    if (a->result)
+        sl_loss_add(a->result, &part);
     return SL_OK;
 }
