@@ -3,8 +3,8 @@
  *
  *     train 0 | evaluate 0 | train 1 | ... | train E-1 | evaluate E-1 | test
  *
- * where an evaluation is one phase (sampled) or one a layer (all neighbours). With early stopping
- * the test may follow an earlier evaluation.
+ * where an evaluation is one phase (sampled) or one a layer (all neighbours); of links there is one
+ * more, of pairs. With early stopping the test may follow an earlier evaluation.
  *
  * With evaluate.test "each" an evaluation is of the test set and then of the validation set, so
  * that the validation, which decides about the epochs behind it, remains its end. Both have the
