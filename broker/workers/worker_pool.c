@@ -202,6 +202,31 @@ void sl_pool_process_runs(struct sl_pool_process *p)
     sl_stream_clear_last(&w->log);
 }
 
+// uv_spawn() (libuv 1.44) hears of a failed exec() through a pipe. If that pipe has one of the
+// numbers that the child gives to its descriptors, the child overwrites it, and a program that is
+// missing counts as started: so no number below STDIO_COUNT may be free then.
+struct low_numbers {
+    int fd[STDIO_COUNT], n;
+};
+
+static void low_numbers_take(struct low_numbers *low, int any_fd)
+{
+    for (low->n = 0; low->n < STDIO_COUNT; low->n++) {
+        int fd = fcntl(any_fd, F_DUPFD_CLOEXEC, 0);
+        if (fd >= STDIO_COUNT)
+            close(fd);
+        if (fd < 0 || fd >= STDIO_COUNT)
+            return;
+        low->fd[low->n] = fd;
+    }
+}
+
+static void low_numbers_release(struct low_numbers *low)
+{
+    while (low->n > 0)
+        close(low->fd[--low->n]);
+}
+
 // Starts the program; on success the process runs and libuv will tell its end.
 static int spawn(struct sl_pool_worker *w, struct sl_pool_process *p, int output_write_fd)
 {
@@ -259,7 +284,10 @@ static int spawn(struct sl_pool_worker *w, struct sl_pool_process *p, int output
     };
     if (setup->keep_fd > 0)
         fcntl(setup->keep_fd, F_SETFD, 0);
+    struct low_numbers low;
+    low_numbers_take(&low, output_write_fd);
     int err = uv_spawn(setup->loop, &p->handle, &options);
+    low_numbers_release(&low);
     if (setup->keep_fd > 0)
         fcntl(setup->keep_fd, F_SETFD, FD_CLOEXEC);
     p->handle.data = p;
