@@ -20,8 +20,10 @@ from benchlib import BIN, QUICK, ROOT, Failed, Jobs, Others, derive, epoch_datas
 PROGRAM = os.path.join(ROOT, "scripts", "pair_peers.py")
 SHAPE = {"fanout": [15, 10], "batch": 1024, "hidden": 128}
 N_BATCHES = 200
+LARGE = "--scale 22 --edges 120M --feat-dim 64 --classes 8"
 if QUICK:
     SHAPE, N_BATCHES = {"fanout": [3, 3], "batch": 256, "hidden": 16}, 4
+    LARGE = "--scale 12 --edges 50k --feat-dim 8 --classes 8"
 OURS, PYG, DGL = "loader_pairs", "pyg_pairs", "dgl_pairs"
 EPOCH, QUEUE = "epoch fp32", "queue"
 # sluice's own: hops as DGL's or PyG's, and the former with no edge hidden.
@@ -152,11 +154,8 @@ def add_settings(peers, facts, report):
         )
 
 
-@part
-def part_pairs():
-    dataset, name = epoch_dataset()
-    if dataset is None:
-        return
+def compare(dataset_of):
+    """dataset_of(jobs) is the path of the data set and its name."""
     set_up()
     facts = found()
     if not facts:
@@ -164,6 +163,7 @@ def part_pairs():
     names = [OURS, *(peer for peer, of in ((PYG, "pyg"), (DGL, "dgl")) if of in facts)]
     others = Others()
     with Jobs() as jobs:
+        dataset, name = dataset_of(jobs)
         dataset = with_pairs(jobs, dataset)
         with Peers(jobs, dataset, names, SHAPE, PROGRAM) as peers:
             loading, epochs = Loading(jobs, peers, dataset), Figures()
@@ -174,3 +174,22 @@ def part_pairs():
             loading.add_rows(name)
             add_rows(epochs, EPOCH, "epoch of links, GraphSAGE, fp32", 2.5, "{:.2f} s".format)
             add_settings(peers, facts, report)
+
+
+def large_graph(jobs):
+    path = jobs.path("rmat")
+    sluice = os.path.join(BIN, "sluice")
+    run(sluice, "generate", "rmat", *LARGE.split(), "--seed", "3", "--out", path, quiet=True)
+    return path, "R-MAT of 120 M edges"
+
+
+@part
+def part_pairs():
+    dataset, name = epoch_dataset()
+    if dataset is not None:
+        compare(lambda jobs: (dataset, name))
+
+
+@part
+def part_pairs_large():
+    compare(large_graph)
