@@ -716,6 +716,11 @@ const struct sl_key sl_keys[] = {
      .doc = "Pairs without an edge, drawn once, that validation and test edges are compared with "
             "where the data set has no negatives of its own. auto: as many as those. Only with "
             "link."},
+    {.path = "evaluate.val_edges_as_input", .type = SL_KEY_BOOL, AT(evaluate.val_edges_as_input),
+     FIXED, .fallback = "false",
+     LINK,
+     .doc = "Whether the validation edges, and where each edge of the graph has its reverse theirs, "
+            "are in the graph that test edges are scored by. Only with link."},
     {.path = "evaluate.test", .type = SL_KEY_WORD, AT(evaluate.test), FREE,
      .words = tests, .fallback = "\"final\"",
      OWN,
