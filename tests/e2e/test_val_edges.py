@@ -9,6 +9,7 @@ import shutil
 import numpy as np
 
 from harness import cases, planted, read_json, small_job, whole, write_dataset
+from test_bad_input import refused
 
 MEASURES = ("hits", "mrr", "roc_auc", "average_precision", "loss")
 KEY = "evaluate.val_edges_as_input"
@@ -161,6 +162,33 @@ def test_directed(box):
 
 def test_undirected(box):
     same_as_imported(box, "gcn", True)
+
+
+def test_what_is_said(box):
+    data = made(box, True) + "/data"
+    path = box.job(job(data, **{KEY: True}))
+    said = box.sluice("run", path, "--dry-run").ok().out
+    assert "test edges are scored by a graph that has the validation edges: at most" in said, said
+    plan = json.loads(box.sluice("run", path, "--dry-run", "-o", "json").ok().out)
+    assert plan["test_graph_bytes"] > 0 and plan["config"]["evaluate"]["val_edges_as_input"]
+    bare = box.path("bare")
+    shutil.copytree(data, bare)
+    for name in ("edges", "neg"):
+        os.remove(f"{bare}/val_{name}.npy")
+    result, _ = box.run(job(bare, **{KEY: True}))
+    refused(box, result, KEY, "no validation edges")
+    result, report = box.run(job(data, output="runs/job", **{KEY: True}), name="job")
+    assert "by a graph with the validation edges" in result.ok().out, result.out
+    answer = ("embed", "runs/job", "--last", "-o", "json", "--out")
+    assert json.loads(box.sluice(*answer, "with.npy").ok().out)["val_edges"] is True
+    other = json.loads(box.sluice(*answer, "bare.npy", "--dataset", bare).ok().out)
+    assert other["val_edges"] is False
+    box.sluice(*answer, "no.npy", "--dataset", bare, "--val-edges", "with").error(
+        2, "--val-edges with", "val_edges.npy")
+    result, _ = box.run(small_job(box.shared_dataset("small"), output="runs/nodes", epochs=1))
+    result.ok()
+    box.sluice("embed", "runs/nodes", "--out", "no.npy", "--val-edges", "with").error(
+        2, "--val-edges", "task.kind")
 
 
 @whole

@@ -1,6 +1,7 @@
 // The graph with a list of edges in it, beside a plain one: sets of sources, vertex by vertex.
 #include "common/data/wider_graph.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -230,6 +231,18 @@ TEST(a_file_of_another_graph_is_refused)
     ck_assert_int_eq(ftruncate(fd, (off_t)found.bytes - 4), 0);
     ck_assert_int_eq(sl_wider_graph_open(fd, &ds, &list, &made), SL_EPROTO);
     ck_assert_ptr_null(made.map);
+    close(fd);
+}
+
+TEST(a_file_without_room_says_what_to_do)
+{
+    const int fd = memfd_create("wider", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    make_graph(NODES, true, false);
+    make_pairs(NODES);
+    ck_assert_int_eq(ftruncate(fd, (NODES + 1) * 8), 0); // of the offsets alone
+    ck_assert_int_eq(fcntl(fd, F_ADD_SEALS, F_SEAL_GROW), 0);
+    ck_assert_int_eq(sl_wider_graph_make(fd, &ds, &list, 1, "free some", &found), SL_EIO);
+    ck_assert_msg(strstr(sl_error_message(), ": free some"), "%s", sl_error_message());
     close(fd);
 }
 
