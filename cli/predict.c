@@ -63,7 +63,7 @@ struct prediction {
     struct options o;
     bool embeds, csv;
     bool with_val_edges; // in the graph
-    bool says_nothing; // a step of another command
+    bool says_nothing;   // a step of another command
     // Where the child puts the rows: --out, or a hidden file that loses its name once it is open.
     char rows_path[PATH_MAX];
     char run_path[SL_RUN_NAME_BYTES]; // of a run that was named otherwise

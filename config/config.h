@@ -305,8 +305,8 @@ struct sl_config {
         int64_t fanout[SL_CONFIG_MAX_LAYERS];
         uint64_t batch_size; // sampled evaluation; resolved: the sampler's unless given
         enum sl_metric metric;
-        uint32_t k;         // link
-        uint64_t negatives; // link; 0: as many as positives
+        uint32_t k;              // link
+        uint64_t negatives;      // link; 0: as many as positives
         bool val_edges_as_input; // link; of the test and of answers
         enum sl_test_kind test;
         bool overlap; // during the next epoch's training, where trainers are free

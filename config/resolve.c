@@ -133,10 +133,11 @@ static int resolve_links(const struct sl_parse *p)
                              "found several nodes with task.kind \"link\", wanted 1: jobs of links "
                              "run on one node: remove the key");
     if (c->task.exclude == SL_EXCLUDE_SELF && c->sampler.subgraph == SL_SUBGRAPH_BIDIRECTIONAL)
-        return sl_parse_fail(p, "task.exclude",
-                             "found \"self\" with sampler.subgraph \"bidirectional\", wanted "
-                             "\"reverse\" or \"none\": the reverse of a pair's edge would bring the "
-                             "edge back: remove the key");
+        return sl_parse_fail(
+            p, "task.exclude",
+            "found \"self\" with sampler.subgraph \"bidirectional\", wanted "
+            "\"reverse\" or \"none\": the reverse of a pair's edge would bring the "
+            "edge back: remove the key");
     if (c->sampler.batch_size * (1 + c->task.per_positive) > PAIRS_MOST)
         return sl_parse_fail(p, "task.per_positive",
                              "found %u with sampler.batch_size %" PRIu64

@@ -272,10 +272,12 @@ static void look_at_size(struct sl_judging *j, const struct sl_config *c,
         return;
     snprintf(j->warning[split], sizeof j->warning[split],
              "the %s scores %s pairs each time: about %s of one core, which trainers share, and %s "
-             "of memory for the scores%s", called[split], sl_units_grouped(pairs, n),
-             sl_units_seconds(time, seconds), sl_units_bytes(memory, bytes),
-             items.given.ids ? "" : ": if that is too much, set evaluate.negatives lower, or "
-                                    "evaluate.every higher");
+             "of memory for the scores%s",
+             called[split], sl_units_grouped(pairs, n), sl_units_seconds(time, seconds),
+             sl_units_bytes(memory, bytes),
+             items.given.ids ? ""
+                             : ": if that is too much, set evaluate.negatives lower, or "
+                               "evaluate.every higher");
 }
 
 struct looked {

@@ -25,11 +25,11 @@ int sl_job_make_graph(struct sl_job *job)
         SL_TRY(sl_weightless_drop(&ds, false, sl_threads_default()));
     close(job->shared_fd[SL_SHARED_WIDER_GRAPH]);
     SL_TRY(job->shared_fd[SL_SHARED_WIDER_GRAPH] = sl_rundir_nameless(c->output));
-    int rc = sl_wider_graph_make(job->shared_fd[SL_SHARED_WIDER_GRAPH], &ds, edges,
-                                 sl_threads_default(),
-                                 "free space on the drive of output, or remove "
-                                 "evaluate.val_edges_as_input",
-                                 &job->widened);
+    int rc =
+        sl_wider_graph_make(job->shared_fd[SL_SHARED_WIDER_GRAPH], &ds, edges, sl_threads_default(),
+                            "free space on the drive of output, or remove "
+                            "evaluate.val_edges_as_input",
+                            &job->widened);
     if (rc < 0)
         return sl_fail_prefix(rc, "evaluate.val_edges_as_input");
     sl_joblog_write(&job->log, SL_LOG_INFO, "the test's graph: %s in a file, made in %.2f s",

@@ -114,8 +114,7 @@ int sl_graph_is_both_ways(const struct sl_dataset *ds, int threads, bool *both_w
     struct directions d = {.ds = ds};
     for (uint64_t v = 0; v < ds->n_nodes; v++)
         d.longest = SL_MAX(d.longest, sl_dataset_degree(ds, v));
-    SL_TRY(
-        sl_threads_run(threads > 0 ? threads : sl_threads_default(), compare_directions, &d));
+    SL_TRY(sl_threads_run(threads > 0 ? threads : sl_threads_default(), compare_directions, &d));
     *both_ways = atomic_load(&d.forward) == atomic_load(&d.backward);
     return SL_OK;
 }

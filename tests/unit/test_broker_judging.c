@@ -300,8 +300,9 @@ TEST(test_edges_among_validation_edges_that_are_input_are_told)
     ck_assert_str_eq(found.leak[SL_SPLIT_TEST], "");
     be_links(0, 3);
     config.evaluate.test = SL_TEST_FINAL;
-    expect_refused("evaluate.val_edges_as_input: found true with the data set 'data/x', which has no "
-                   "validation edges");
+    expect_refused(
+        "evaluate.val_edges_as_input: found true with the data set 'data/x', which has no "
+        "validation edges");
 }
 
 TEST(evaluations_of_billions_of_pairs_are_told)
