@@ -720,8 +720,8 @@ const struct sl_key sl_keys[] = {
     {.path = "evaluate.val_edges_as_input", .type = SL_KEY_BOOL, AT(evaluate.val_edges_as_input),
      FIXED, .fallback = "false",
      OWN_LINK,
-     .doc = "Whether the validation edges, and where each edge of the graph has its reverse theirs, "
-            "are in the graph that test edges are scored by. Only with link."},
+     .doc = "Whether the validation edges are in the graph that test edges are scored by, and "
+            "their reverses, where each edge of the graph has its own. Only with link."},
     {.path = "evaluate.test", .type = SL_KEY_WORD, AT(evaluate.test), FREE,
      .words = tests, .fallback = "\"final\"",
      OWN,
