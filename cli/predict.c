@@ -675,7 +675,7 @@ static void release(void *state)
 }
 
 int sl_embed_run(const char *run, const char *dataset, const char *out, bool quiet,
-                 char used[sizeof(((struct sl_dataset *)0)->path)])
+                 struct sl_embedded *used)
 {
     struct prediction *p = calloc(1, sizeof *p);
     if (!p)
@@ -687,7 +687,8 @@ int sl_embed_run(const char *run, const char *dataset, const char *out, bool qui
     p->o.quiet = quiet;
     p->says_nothing = true;
     int rc = predict(p);
-    memcpy(used, p->dataset.path, sizeof p->dataset.path);
+    memcpy(used->dataset, p->dataset.path, sizeof p->dataset.path);
+    used->val_edges = p->with_val_edges;
     release(p);
     free(p);
     return rc;

@@ -181,6 +181,7 @@ def test_what_is_said(box):
     assert "by a graph with the validation edges" in result.ok().out, result.out
     answer = ("embed", "runs/job", "--last", "-o", "json", "--out")
     assert json.loads(box.sluice(*answer, "with.npy").ok().out)["val_edges"] is True
+    retrieves_none(box, data)
     other = json.loads(box.sluice(*answer, "bare.npy", "--dataset", bare).ok().out)
     assert other["val_edges"] is False
     box.sluice(*answer, "no.npy", "--dataset", bare, "--val-edges", "with").error(
@@ -189,6 +190,21 @@ def test_what_is_said(box):
     result.ok()
     box.sluice("embed", "runs/nodes", "--out", "no.npy", "--val-edges", "with").error(
         2, "--val-edges", "task.kind")
+
+
+def retrieves_none(box, data):
+    """No validation edge is an answer of the run; of its rows alone each is that the graph lacks."""
+    val = both(np.load(data + "/val_edges.npy"))
+    val = set(map(tuple, val[val[:, 0] != val[:, 1]].tolist()))
+    graph = set(map(tuple, graph_of(data)[0].tolist()))
+    np.save(box.path("sources.npy"), np.arange(700))
+    found = []
+    for name, words in (("runs/job", []), ("with.npy", ["--dataset", data])):
+        box.sluice("retrieve", name, "--sources", "sources.npy", "--k", "699", "--exclude-known",
+                   "--out", "answers.npy", "--force", *words).ok()
+        answers = np.load(box.path("answers.npy"))
+        found.append({(u, v) for u in range(700) for v in answers[u].tolist() if v >= 0} & val)
+    assert not found[0] and found[1] == val - graph and found[1], [len(pairs) for pairs in found]
 
 
 @whole
