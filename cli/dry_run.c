@@ -275,7 +275,7 @@ static void print_links(const struct sl_config *c, const struct sl_dataset *ds)
     free(resolved);
     for (enum sl_split s = 0; s < SL_SPLIT_COUNT; s++) {
         const struct sl_link_items items = sl_link_items_of(ds, s, c->evaluate.negatives);
-        if (items.n_positive == 0)
+        if (items.n_positive == 0 || (s != SL_SPLIT_TRAIN && sl_config_is_external(c)))
             continue;
         printf("  %s edges %s", sl_units_grouped(n, items.n_positive), uses[s]);
         if (s != SL_SPLIT_TRAIN && items.per_positive > 0)
