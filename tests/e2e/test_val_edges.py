@@ -193,7 +193,7 @@ def test_what_is_said(box):
 
 
 def retrieves_none(box, data):
-    """No validation edge is an answer of the run; of its rows alone each is that the graph lacks."""
+    """No validation edge is an answer of the run; of its rows alone those are that are new."""
     val = both(np.load(data + "/val_edges.npy"))
     val = set(map(tuple, val[val[:, 0] != val[:, 1]].tolist()))
     graph = set(map(tuple, graph_of(data)[0].tolist()))
