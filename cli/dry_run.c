@@ -24,6 +24,7 @@
 #include "common/base/error.h"
 #include "common/base/memory.h"
 #include "common/arena/row_table.h"
+#include "common/data/wider_graph.h"
 #include "common/data/expected_visits.h"
 #include "common/data/link_items.h"
 #include "common/storage/row_reader.h"
@@ -264,14 +265,17 @@ static void print_links(const struct sl_config *c, const struct sl_dataset *ds)
         return;
     char *resolved = sl_config_to_json(c);
     cJSON *job = cJSON_Parse(resolved); // has the keys' words
-    printf("links       decoder %s of %u numbers, loss %s, %s negatives, %u a positive\n",
-           sl_json_string(job, "task.decoder"), c->task.dim, sl_json_string(job, "task.loss"),
-           sl_json_string(job, "task.negatives"), c->task.per_positive);
+    printf("links       ");
+    if (!sl_config_is_external(c))
+        printf("decoder %s of %u numbers, loss %s, ", sl_json_string(job, "task.decoder"),
+               c->task.dim, sl_json_string(job, "task.loss"));
+    printf("%s negatives, %u a positive\n", sl_json_string(job, "task.negatives"),
+           c->task.per_positive);
     cJSON_Delete(job);
     free(resolved);
     for (enum sl_split s = 0; s < SL_SPLIT_COUNT; s++) {
         const struct sl_link_items items = sl_link_items_of(ds, s, c->evaluate.negatives);
-        if (items.n_positive == 0)
+        if (items.n_positive == 0 || (s != SL_SPLIT_TRAIN && sl_config_is_external(c)))
             continue;
         printf("  %s edges %s", sl_units_grouped(n, items.n_positive), uses[s]);
         if (s != SL_SPLIT_TRAIN && items.per_positive > 0)
@@ -281,6 +285,10 @@ static void print_links(const struct sl_config *c, const struct sl_dataset *ds)
                    items.given.ids ? "" : " that are drawn once");
         printf("\n");
     }
+    if (sl_config_widens(c, ds))
+        printf("  test edges are scored by a graph that has the validation edges: at most %s in a "
+               "file beside the output\n",
+               sl_units_bytes(n, sl_wider_graph_bytes(ds, &ds->edges[SL_SPLIT_VAL])));
 }
 
 static void print_plan_text(const struct sl_job_check *r, const struct plan *p)
@@ -380,6 +388,10 @@ static int print_plan_json(const struct sl_job_check *r, const struct plan *p)
     const struct sl_row_table_shape learned = learned_shape(c, &r->dataset);
     if (learned.dim > 0)
         cJSON_AddNumberToObject(plan, "learned_bytes", (double)sl_row_table_bytes(&learned));
+    if (sl_config_widens(c, &r->dataset))
+        cJSON_AddNumberToObject(
+            plan, "test_graph_bytes",
+            (double)sl_wider_graph_bytes(&r->dataset, &r->dataset.edges[SL_SPLIT_VAL]));
     cJSON *precision = cJSON_AddObjectToObject(plan, "precision");
     cJSON_AddStringToObject(precision, "asked", sl_precision_words[c->precision]);
     cJSON_AddStringToObject(precision, "used", sl_precision_words[sl_config_precision(c)]);

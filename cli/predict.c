@@ -45,6 +45,7 @@ struct options {
     int set; // enum prediction_set
     uint64_t layer, memory, gpu_memory, chunk, threads;
     bool layer_given, set_given;
+    int val_edges; // enum val_edges
     bool classes, probabilities, names, best, last, force, quiet;
     int output; // enum sl_output
 };
@@ -52,13 +53,17 @@ struct options {
 static const char *const set_names[] = {"train", "val", "test", "all", NULL};
 enum { SET_ALL = 3 };
 
+enum val_edges { VAL_EDGES_AUTO, VAL_EDGES_WITH, VAL_EDGES_WITHOUT };
+static const char *const val_edges_names[] = {"auto", "with", "without", NULL};
+
 // The files that --out may name, by how the name ends.
 static const char npy_ending[] = ".npy", csv_ending[] = ".csv";
 
 struct prediction {
     struct options o;
     bool embeds, csv;
-    bool says_nothing; // a step of another command
+    bool with_val_edges; // in the graph
+    bool says_nothing;   // a step of another command
     // Where the child puts the rows: --out, or a hidden file that loses its name once it is open.
     char rows_path[PATH_MAX];
     char run_path[SL_RUN_NAME_BYTES]; // of a run that was named otherwise
@@ -266,6 +271,27 @@ static int find_learned(struct prediction *p)
                                         command_name(p), p->learned, p->weights);
 }
 
+// The graph is the one that the run's test was on, unless the user wants another.
+static int choose_graph(struct prediction *p)
+{
+    const bool links = sl_config_is_links(&p->config);
+    const uint64_t n = p->dataset.edges[SL_SPLIT_VAL].n;
+    if (p->o.val_edges != VAL_EDGES_AUTO && !links)
+        return sl_fail(SL_EINVAL,
+                       "%s --val-edges: run '%s' learned labels of vertices, wanted one with "
+                       "task.kind \"link\": leave --val-edges out",
+                       command_name(p), p->o.run);
+    if (p->o.val_edges == VAL_EDGES_WITH && n == 0)
+        return sl_fail(SL_EINVAL,
+                       "%s --val-edges with: data set '%s' has none, wanted val_edges.npy there: "
+                       "leave --val-edges out",
+                       command_name(p), p->dataset.path);
+    p->with_val_edges =
+        n > 0 && (p->o.val_edges == VAL_EDGES_WITH ||
+                  (p->o.val_edges == VAL_EDGES_AUTO && p->config.evaluate.val_edges_as_input));
+    return SL_OK;
+}
+
 static int open_job(struct prediction *p)
 {
     char beside[SL_CONFIG_PATH_BYTES];
@@ -280,6 +306,7 @@ static int open_job(struct prediction *p)
                               p->o.run);
     SL_TRY(rc);
     sl_config_choose_features(&p->config, &p->dataset);
+    SL_TRY(choose_graph(p));
     return find_learned(p);
 }
 
@@ -368,6 +395,8 @@ static int start_child(struct prediction *p)
         add_number(&w, "--layer", o->layer);
     if (p->learned[0])
         add_text(&w, "--rows", p->learned);
+    if (p->with_val_edges)
+        w.word[w.n++] = "--val-edges";
     return sl_trainer_subprocess_start(&p->child, p->job, &p->dataset, w.word);
 }
 
@@ -530,6 +559,10 @@ static void print_text(const struct prediction *p)
     printf("  parameters %s (%s)\n", p->weights, p->weights_are);
     if (p->embeds)
         printf("  layer      %u\n", p->layer);
+    if (p->with_val_edges)
+        printf("  graph      with the %s validation edges%s\n",
+               sl_units_grouped(rows, p->dataset.edges[SL_SPLIT_VAL].n),
+               o->val_edges == VAL_EDGES_AUTO ? ", as in the run's test" : "");
     if (p->device.cuda)
         printf("  device     GPU %u (%s), at most %s of its memory\n", p->device.index,
                p->device.gpu, sl_units_bytes(memory, p->device.memory_bytes));
@@ -573,6 +606,7 @@ static int print_json(const struct prediction *p)
     cJSON_AddNumberToObject(root, "layer", p->layer);
     cJSON_AddNumberToObject(root, "computed_rows", (double)p->computed);
     cJSON_AddNumberToObject(root, "not_finite", (double)p->not_finite);
+    cJSON_AddBoolToObject(root, "val_edges", p->with_val_edges);
     cJSON_AddNumberToObject(root, "seconds", p->seconds);
     add_scores(p, root);
     return sl_output_json_pages(root, command_name(p));
@@ -641,7 +675,7 @@ static void release(void *state)
 }
 
 int sl_embed_run(const char *run, const char *dataset, const char *out, bool quiet,
-                 char used[sizeof(((struct sl_dataset *)0)->path)])
+                 struct sl_embedded *used)
 {
     struct prediction *p = calloc(1, sizeof *p);
     if (!p)
@@ -653,7 +687,8 @@ int sl_embed_run(const char *run, const char *dataset, const char *out, bool qui
     p->o.quiet = quiet;
     p->says_nothing = true;
     int rc = predict(p);
-    memcpy(used, p->dataset.path, sizeof p->dataset.path);
+    memcpy(used->dataset, p->dataset.path, sizeof p->dataset.path);
+    used->val_edges = p->with_val_edges;
     release(p);
     free(p);
     return rc;
@@ -675,6 +710,9 @@ static const struct sl_option options[] = {
      .help = "these vertices, in this order (int32 or int64)"},
     {.name = "dataset", AT(TEXT, o.dataset), .placeholder = "DIR",
      .help = "another graph than the one of the run; features and outputs must be as many"},
+    {.name = "val-edges", AT(CHOICE, o.val_edges), .choices = val_edges_names,
+     .help = "whether a run of links sees the validation edges in the graph; auto: as in its test "
+             "(evaluate.val_edges_as_input)"},
     {.name = "best", AT(FLAG, o.best),
      .help = "model.best.safetensors; the default where the run has it"},
     {.name = "last", AT(FLAG, o.last), .help = "model.safetensors, as training left it"},

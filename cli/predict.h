@@ -6,9 +6,15 @@
 
 #include "common/data/dataset.h"
 
+// What the rows are of.
+struct sl_embedded {
+    char dataset[sizeof(((struct sl_dataset *)0)->path)];
+    bool val_edges; // its graph had the validation edges
+};
+
 // What the last hidden layer of a run gives for each vertex of `dataset` (NULL: the run's), into
-// the file `out` (.npy). `used`: which data set that was. Errors of the command.
+// the file `out` (.npy). Errors of the command.
 int sl_embed_run(const char *run, const char *dataset, const char *out, bool quiet,
-                 char used[sizeof(((struct sl_dataset *)0)->path)]);
+                 struct sl_embedded *used);
 
 #endif

@@ -1,6 +1,8 @@
 // `sluice retrieve`: retrieve/retrieve.h as a command.
 #include <cjson/cJSON.h>
+#include <errno.h>
 #include <inttypes.h>
+#include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +21,7 @@
 #include "common/data/atomic_file.h"
 #include "common/data/id_list.h"
 #include "common/data/npy.h"
+#include "common/data/wider_graph.h"
 #include "common/text/progress.h"
 #include "common/text/text.h"
 #include "common/text/units.h"
@@ -35,11 +38,12 @@ struct request {
     bool exclude_known, force, quiet;
     int output;
 
-    char *embeddings;                                  // (owned) file of rows
-    char used[sizeof(((struct sl_dataset *)0)->path)]; // data set that a run's rows are of
+    char *embeddings;        // (owned) file of rows
+    struct sl_embedded used; // what a run's rows are of
     struct sl_npy rows;
-    uint32_t *source, *target; // owned
-    struct sl_dataset dataset; // of --exclude-known
+    uint32_t *source, *target;   // owned
+    struct sl_dataset dataset;   // of --exclude-known
+    struct sl_wider_graph wider; // likewise, where rows are of a graph with the validation edges
     struct sl_retrieval retrieval;
     uint32_t *ids;
     float *scores;
@@ -90,7 +94,7 @@ static int open_embeddings(struct request *q)
     }
     if (is_file)
         return sl_npy_open(q->embeddings, &q->rows);
-    int rc = sl_embed_run(q->of, q->dataset_path, q->embeddings, is_quiet(q), q->used);
+    int rc = sl_embed_run(q->of, q->dataset_path, q->embeddings, is_quiet(q), &q->used);
     if (rc == SL_EXIT_OK)
         rc = sl_npy_open(q->embeddings, &q->rows);
     unlink(q->embeddings);
@@ -144,9 +148,28 @@ static int read_targets(struct request *q)
     return SL_OK;
 }
 
+// Of a graph with the validation edges these are known, too.
+static int know_val_edges(struct request *q)
+{
+    const struct sl_pair_list *edges = &q->dataset.edges[SL_SPLIT_VAL];
+    struct sl_wider_found found;
+    char out[4200];
+    snprintf(out, sizeof out, "%s", q->out);
+    const int fd = sl_anon_file_open(dirname(out));
+    if (fd < 0)
+        return sl_fail_errno(SL_EIO, errno, "retrieve: a file beside '%s'", q->out);
+    int rc = sl_wider_graph_make(fd, &q->dataset, edges, (int)q->threads,
+                                 "free space on the drive of --out", &found);
+    if (rc == SL_OK)
+        rc = sl_wider_graph_open(fd, &q->dataset, edges, &q->wider);
+    close(fd);
+    q->retrieval.known = &q->wider.dataset;
+    return rc;
+}
+
 static int open_known(struct request *q)
 {
-    const char *path = q->dataset_path ? q->dataset_path : q->used;
+    const char *path = q->dataset_path ? q->dataset_path : q->used.dataset;
     if (!q->exclude_known)
         return SL_OK;
     SL_TRY(
@@ -157,7 +180,7 @@ static int open_known(struct request *q)
                        " rows: wanted the data set that the rows are of",
                        path, q->dataset.n_nodes, q->of, q->retrieval.n);
     q->retrieval.known = &q->dataset;
-    return SL_OK;
+    return q->used.val_edges ? know_val_edges(q) : SL_OK;
 }
 
 static int open_all(struct request *q)
@@ -298,6 +321,7 @@ static void release(void *state)
 {
     struct request *q = state;
     sl_npy_close(&q->rows);
+    sl_wider_graph_close(&q->wider);
     sl_dataset_close(&q->dataset);
     free(q->embeddings);
     free(q->source);
@@ -324,7 +348,8 @@ static const struct sl_option options[] = {
     {.name = "targets", AT(TEXT, targets), .placeholder = "IDS.npy",
      .help = "only these are answers, such as the items of a graph of users and items; else all"},
     {.name = "exclude-known", AT(FLAG, exclude_known),
-     .help = "no answers to which an edge of the data set leads from the source"},
+     .help = "no answers to which an edge of the data set leads from the source, validation edges "
+             "among them where RUN is applied to a graph that has them"},
     {.name = "dataset", AT(TEXT, dataset_path), .placeholder = "DIR",
      .help = "whose edges are known, and to which the model of RUN is applied; default: the "
              "run's"},

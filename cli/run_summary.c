@@ -358,6 +358,7 @@ void sl_run_summary_so_far(FILE *out, const struct sl_read_report *r)
 
 static void print_results(FILE *out, const struct sl_read_report *r)
 {
+    char n[SL_UNITS_BYTES];
     if (*r->of.epochs_reason)
         fprintf(out, "trained     %s\n", r->of.epochs_reason);
     if (!isnan(r->of.stopped_early.epoch))
@@ -368,6 +369,11 @@ static void print_results(FILE *out, const struct sl_read_report *r)
         fprintf(out, "test        ");
         print_evaluation(out, r, r->of.test);
         fprintf(out, "\n");
+        if (!isnan(r->of.val_edges_added))
+            fprintf(out,
+                    "            by a graph with the validation edges: %s more than in the data "
+                    "set's\n",
+                    sl_units_grouped(n, (uint64_t)r->of.val_edges_added));
     } else if (strcmp(sl_json_string(r->of.config, "evaluate.test"), "never") == 0) {
         fprintf(out, "test        left out, as evaluate.test says\n");
     }

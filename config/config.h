@@ -305,8 +305,9 @@ struct sl_config {
         int64_t fanout[SL_CONFIG_MAX_LAYERS];
         uint64_t batch_size; // sampled evaluation; resolved: the sampler's unless given
         enum sl_metric metric;
-        uint32_t k;         // link
-        uint64_t negatives; // link; 0: as many as positives
+        uint32_t k;              // link
+        uint64_t negatives;      // link; 0: as many as positives
+        bool val_edges_as_input; // link; of the test and of answers
         enum sl_test_kind test;
         bool overlap; // during the next epoch's training, where trainers are free
     } evaluate;
@@ -352,6 +353,9 @@ static inline bool sl_config_is_links(const struct sl_config *c)
 {
     return c->task.kind == SL_JOB_LINKS;
 }
+
+// Whether the test's graph has edges that the data set's lacks, and a test is to come.
+bool sl_config_widens(const struct sl_config *c, const struct sl_dataset *dataset);
 
 // Hops that its blocks have: one more than are drawn for a subgraph of a batch's vertices.
 static inline uint32_t sl_config_block_hops(const struct sl_config *c)

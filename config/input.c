@@ -93,6 +93,12 @@ struct sl_link_negatives sl_config_negatives(const struct sl_config *c)
                                       .not_listed = c->task.strict == SL_STRICT_ALL};
 }
 
+bool sl_config_widens(const struct sl_config *c, const struct sl_dataset *dataset)
+{
+    return c->evaluate.val_edges_as_input && c->evaluate.test != SL_TEST_NEVER &&
+           dataset->edges[SL_SPLIT_VAL].n > 0 && dataset->edges[SL_SPLIT_TEST].n > 0;
+}
+
 // Pairs in the place of vertices: their numbers.
 static int choose_pairs(const struct sl_config *c, struct sl_dataset *ds)
 {

@@ -72,10 +72,14 @@ bool sl_key_goes_with(const struct sl_key *key, unsigned word)
 
 const struct sl_key *sl_key_misfit(const struct sl_key *key, const void *base)
 {
+    static const struct sl_key trained = {
+        .only_key = "model.kind", .only_word = "external", .only_not = true};
     if (!key->only_key)
         return NULL;
     const struct sl_key *other = sl_key_find(key->only_key), *deeper = sl_key_misfit(other, base);
-    return deeper ? deeper : sl_key_goes_with(key, index_of(other, base)) ? NULL : key;
+    if (deeper || !sl_key_goes_with(key, index_of(other, base)))
+        return deeper ? deeper : key;
+    return key->not_external ? sl_key_misfit(&trained, base) : NULL;
 }
 
 bool sl_key_applies(const struct sl_key *key, const void *base)

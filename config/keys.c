@@ -39,7 +39,8 @@ _Static_assert((int)SL_CONFIG_CORES_MAX == (int)SL_CORES_MAX, "config.h and core
 #define ONWARD         .change = SL_CHANGE_ONWARD
 #define MACHINE        .of_machine = true
 // Of jobs of links.
-#define LINK .only_key = "task.kind", .only_word = "link"
+#define LINK     .only_key = "task.kind", .only_word = "link"
+#define OWN_LINK LINK, .not_external = true // that sluice trains itself
 // Of training that sluice does itself, or of external trainers.
 #define OWN      .only_key = "model.kind", .only_word = "external", .only_not = true
 #define EXTERNAL .only_key = "model.kind", .only_word = "external"
@@ -179,11 +180,11 @@ const struct sl_key sl_keys[] = {
             "that file all edges of the graph."},
     {.path = "task.dim", .type = SL_KEY_INTEGER, AT(task.dim), FIXED,
      .min = 1, .max = 65536, .fallback_note = "model.hidden",
-     LINK,
+     OWN_LINK,
      .doc = "Width of the embeddings that the model makes of vertices. Only with link."},
     {.path = "task.decoder", .type = SL_KEY_WORD, AT(task.decoder), FIXED,
      .words = decoders, .fallback = "\"dot\"",
-     LINK,
+     OWN_LINK,
      .doc = "How two embeddings become a score: their product (dot), that of rows of length 1 "
             "(cosine), with a learned weight for each column (distmult), with a learned matrix "
             "(bilinear), or two linear layers (mlp). Only with link."},
@@ -198,7 +199,7 @@ const struct sl_key sl_keys[] = {
      .doc = "Width between the two layers of mlp. Only with mlp."},
     {.path = "task.loss", .type = SL_KEY_WORD, AT(task.loss), FIXED,
      .words = pair_losses, .fallback = "\"bce\"",
-     LINK,
+     OWN_LINK,
      .doc = "bce: sigmoid cross-entropy. margin: how far a negative comes within task.margin of "
             "its positive. bpr: the log-sigmoid of their difference. softmax: cross-entropy of a "
             "positive among its negatives. Only with link."},
@@ -707,15 +708,20 @@ const struct sl_key sl_keys[] = {
             "mrr where each has its own negatives."},
     {.path = "evaluate.k", .type = SL_KEY_INTEGER, AT(evaluate.k), FIXED,
      .min = 1, .max = 1000000, .fallback = "50",
-     LINK,
+     OWN_LINK,
      .doc = "K of Hits@K. Only with link."},
     {.path = "evaluate.negatives", .type = SL_KEY_INTEGER, AT(evaluate.negatives), FIXED,
      .min = 1, .max = 4294967295.0,
      .word = "auto", .fallback = "\"auto\"",
-     LINK,
+     OWN_LINK,
      .doc = "Pairs without an edge, drawn once, that validation and test edges are compared with "
             "where the data set has no negatives of its own. auto: as many as those. Only with "
             "link."},
+    {.path = "evaluate.val_edges_as_input", .type = SL_KEY_BOOL, AT(evaluate.val_edges_as_input),
+     FIXED, .fallback = "false",
+     OWN_LINK,
+     .doc = "Whether the validation edges are in the graph that test edges are scored by, and "
+            "their reverses, where each edge of the graph has its own. Only with link."},
     {.path = "evaluate.test", .type = SL_KEY_WORD, AT(evaluate.test), FREE,
      .words = tests, .fallback = "\"final\"",
      OWN,

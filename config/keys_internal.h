@@ -83,6 +83,7 @@ struct sl_key {
     const char *only_key, *only_word;
     bool only_not;
     bool (*only_of)(unsigned word);
+    bool not_external; // nor has it one in jobs of external trainers
     // The key is required where needed_key has the word needed_word.
     const char *needed_key, *needed_word;
 

@@ -97,14 +97,6 @@ static int check_own_links(const struct sl_parse *p)
 static int check_lent_links(const struct sl_parse *p)
 {
     const struct sl_config *c = p->out;
-    static const char *const of_models[] = {"task.decoder", "task.loss"};
-    const bool is_said[] = {c->task.decoder != SL_DECODER_DOT, c->task.loss != SL_PAIR_LOSS_BCE};
-    for (unsigned i = 0; i < SL_COUNT_OF(of_models); i++)
-        if (is_said[i])
-            return sl_parse_fail(p, of_models[i],
-                                 "found \"%s\" with model.kind \"external\", whose trainers score "
-                                 "pairs themselves: remove the key",
-                                 sl_key_word(sl_key_find(of_models[i]), c));
     if (sl_order_kinds[c->order.kind].prepare)
         return sl_parse_fail(p, "order.kind",
                              "found \"%s\" with task.kind \"link\", wanted \"shuffled\" or "
@@ -140,6 +132,12 @@ static int resolve_links(const struct sl_parse *p)
         return sl_parse_fail(p, "nodes",
                              "found several nodes with task.kind \"link\", wanted 1: jobs of links "
                              "run on one node: remove the key");
+    if (c->task.exclude == SL_EXCLUDE_SELF && c->sampler.subgraph == SL_SUBGRAPH_BIDIRECTIONAL)
+        return sl_parse_fail(
+            p, "task.exclude",
+            "found \"self\" with sampler.subgraph \"bidirectional\", wanted "
+            "\"reverse\" or \"none\": the reverse of a pair's edge would bring the "
+            "edge back: remove the key");
     if (c->sampler.batch_size * (1 + c->task.per_positive) > PAIRS_MOST)
         return sl_parse_fail(p, "task.per_positive",
                              "found %u with sampler.batch_size %" PRIu64

@@ -11,6 +11,7 @@
 #include "common/base/log.h"
 #include "common/data/dataset_fault.h"
 #include "common/data/self_loops.h"
+#include "common/data/wider_graph.h"
 #include "common/arena/arena.h"
 #include "common/arena/seat.h"
 #include "common/bus/worker.h"
@@ -34,6 +35,10 @@ struct program {
     struct sl_objective objective;
     struct sl_self_loops self_loops;
     struct sl_neighbours neighbours;
+    struct sl_wider_graph wider; // and what inference needs of it
+    struct sl_self_loops wider_loops;
+    struct sl_neighbours wider_neighbours;
+    struct sl_infer_graph wider_graph;
     struct sl_model model;
     struct sl_link_sets links;
     struct sl_gather gather;
@@ -177,6 +182,20 @@ static int open_rows(struct program *p)
     return SL_OK;
 }
 
+// The graph of the test, which the broker has made.
+static int open_graph(struct program *p)
+{
+    if (!sl_config_widens(&p->config, &p->dataset))
+        return SL_OK;
+    SL_TRY(sl_wider_graph_open(p->worker.fd.shared[SL_SHARED_WIDER_GRAPH], &p->dataset,
+                               &p->dataset.edges[SL_SPLIT_VAL], &p->wider));
+    SL_TRY(sl_model_prepare_graph(&p->model, &p->config, &p->wider.dataset,
+                                  (int)p->config.devices[p->worker.device].n_cores, &p->wider_loops,
+                                  &p->wider_neighbours, &p->wider_graph));
+    p->model.wider = &p->wider_graph;
+    return SL_OK;
+}
+
 static int work(void *ctx)
 {
     struct program *p = ctx;
@@ -193,6 +212,7 @@ static int work(void *ctx)
     SL_TRY(place_features(p));
     SL_TRY(open_store(p));
     SL_TRY(open_rows(p));
+    SL_TRY(open_graph(p));
     const struct sl_trainer_spec spec = {
         .arena = &p->worker.arena,
         .worker = p->worker.id,
@@ -227,6 +247,9 @@ static void release(void *ctx)
     sl_gather_fini(&p->gather); // the copy of features, which inference may have pinned, too
     sl_neighbours_fini(&p->neighbours);
     sl_self_loops_free(&p->self_loops);
+    sl_neighbours_fini(&p->wider_neighbours);
+    sl_self_loops_free(&p->wider_loops);
+    sl_wider_graph_close(&p->wider);
     sl_objective_fini(&p->objective);
     sl_link_sets_fini(&p->links);
     sl_dataset_close(&p->dataset);

@@ -17,10 +17,13 @@
 #include "common/base/log.h"
 #include "common/base/memory.h"
 #include "common/text/options.h"
+#include "common/data/atomic_file.h"
 #include "common/data/id_list.h"
 #include "common/data/npy.h"
 #include "common/data/prediction.h"
 #include "common/data/self_loops.h"
+#include "common/data/weightless.h"
+#include "common/data/wider_graph.h"
 #include "common/bus/assignment.h"
 #include "common/bus/worker.h"
 #include "kernels/kernels.h"
@@ -40,7 +43,7 @@ enum {
 enum kind { LOGITS, PROBABILITIES, CLASSES, HIDDEN };
 
 struct arguments {
-    bool describe, predict, has_layer;
+    bool describe, predict, has_layer, val_edges;
     int kind; // enum kind
     const char *out, *check, *scratch, *nodes, *set, *pairs, *device, *rows;
     uint64_t layer, memory, chunk, threads, parent, gpu_memory;
@@ -52,6 +55,7 @@ struct program {
     struct sl_config config;
     struct sl_compute compute;
     struct sl_dataset dataset;
+    struct sl_wider_graph wider; // of --val-edges
     struct sl_objective objective;
     struct sl_self_loops self_loops;
     struct sl_neighbours neighbours;
@@ -105,6 +109,7 @@ static const struct sl_option options[] = {
     {.name = "nodes", TEXT(nodes), .help = "the vertices"},
     {.name = "pairs", TEXT(pairs), .help = "or pairs of them, whose scores are wanted"},
     {.name = "set", TEXT(set), .help = "or a list of the data set: train, val, test or all"},
+    {.name = "val-edges", AT(FLAG, val_edges), .help = "with the validation edges in the graph"},
     {.name = "rows", TEXT(rows), .help = "learned rows of the vertices, an array"},
     {.name = "layer", NUMBER(layer), SL_OPTION_GIVEN(arguments, has_layer),
      .help = "whose output: the last"},
@@ -470,11 +475,36 @@ static int open_rows(struct program *p)
     return SL_OK;
 }
 
+// The graph that is walked, with the validation edges where these are asked for.
+static int open_graph(struct program *p, struct sl_dataset **graph)
+{
+    const struct sl_pair_list *edges = &p->dataset.edges[SL_SPLIT_VAL];
+    struct sl_wider_found found;
+    *graph = &p->dataset;
+    if (!p->a.val_edges)
+        return SL_OK;
+    if (sl_sampler_flags[p->config.sampler.kind] & SL_SAMPLER_BY_WEIGHT)
+        SL_TRY(sl_weightless_drop(&p->dataset, false, (int)p->a.threads));
+    const int fd = sl_anon_file_open(p->a.scratch);
+    if (fd < 0)
+        return sl_fail_errno(errno == EACCES ? SL_EACCESS : SL_EIO, errno,
+                             "the graph with the validation edges: a file in '%s'", p->a.scratch);
+    int rc = sl_wider_graph_make(fd, &p->dataset, edges, (int)p->a.threads,
+                                 "free space or name another directory with --scratch", &found);
+    if (rc == SL_OK)
+        rc = sl_wider_graph_open(fd, &p->dataset, edges, &p->wider);
+    close(fd);
+    *graph = &p->wider.dataset;
+    return rc;
+}
+
 static int predict(struct program *p)
 {
+    struct sl_dataset *graph;
+    SL_TRY(open_graph(p, &graph));
     struct sl_whole_graph g = {
         .model = &p->model,
-        .dataset = &p->dataset,
+        .dataset = graph,
         .scratch = p->a.scratch,
         .memory_bytes = p->a.memory,
         .on_rows = on_rows,
@@ -489,7 +519,7 @@ static int predict(struct program *p)
     SL_TRY(take_params(p, &params));
     SL_TRY(sl_predict_device_params(&p->compute, params, p->model.n_params, &g.params));
     SL_TRY(sl_rounded_weights_take(&p->model.rounded, g.params));
-    SL_TRY(sl_model_prepare_inference(&p->model, &p->config, &p->dataset, (int)p->a.threads,
+    SL_TRY(sl_model_prepare_inference(&p->model, &p->config, graph, (int)p->a.threads,
                                       &p->self_loops, &p->neighbours));
     SL_TRY(open_features(p));
     SL_TRY(open_rows(p));
@@ -540,6 +570,7 @@ static void release(struct program *p)
     sl_model_fini(&p->model);
     sl_neighbours_fini(&p->neighbours);
     sl_self_loops_free(&p->self_loops);
+    sl_wider_graph_close(&p->wider);
     sl_objective_fini(&p->objective);
     sl_dataset_close(&p->dataset);
     sl_assignment_fini(&p->told);

@@ -10,6 +10,8 @@
 #include "common/base/error.h"
 #include "common/data/edge_lookup.h"
 #include "common/data/link_items.h"
+#include "common/data/wider_graph.h"
+#include "common/text/units.h"
 
 // --- keys ----------------------------------------------------------------------------------------
 
@@ -98,6 +100,7 @@ static int check_given(const struct sl_config *c, const struct sl_dataset *datas
         {"evaluate.test", each, "\"each\"", test, SL_SPLIT_TEST},
         {"evaluate.metric", c->evaluate.metric != SL_METRIC_AUTO, "", val || each, SL_SPLIT_VAL},
         {"evaluate.every", c->evaluate.every > 1, "", val || each, SL_SPLIT_VAL},
+        {"evaluate.val_edges_as_input", c->evaluate.val_edges_as_input, "true", val, SL_SPLIT_VAL},
     };
     snprintf(keys[0].found, sizeof keys[0].found, "%u", c->early_stopping.patience);
     snprintf(keys[1].found, sizeof keys[1].found, "%g", c->early_stopping.min_delta);
@@ -117,10 +120,27 @@ static int check_given(const struct sl_config *c, const struct sl_dataset *datas
     return SL_OK;
 }
 
+// Drawn negatives are wanted where a split that is evaluated has none of its own.
+static int check_negatives(const struct sl_config *c, const struct sl_dataset *ds)
+{
+    bool drawn = false, given = false;
+    for (enum sl_split s = SL_SPLIT_VAL; s < SL_SPLIT_COUNT; s++) {
+        drawn |= has(c, ds, s) && !ds->negatives[s].ids;
+        given |= has(c, ds, s) && ds->negatives[s].ids;
+    }
+    if (!is_of_links(ds) || c->evaluate.negatives == 0 || drawn || !given)
+        return SL_OK;
+    return sl_fail(SL_EINVAL,
+                   "evaluate.negatives: found %llu with the data set '%s', which has negatives of "
+                   "its own for what is evaluated, wanted \"auto\": remove the key",
+                   (unsigned long long)c->evaluate.negatives, c->dataset);
+}
+
 int sl_judging_check(const struct sl_config *config, const struct sl_dataset *dataset)
 {
     SL_TRY(check_metric(config, dataset));
-    return check_given(config, dataset);
+    SL_TRY(check_given(config, dataset));
+    return check_negatives(config, dataset);
 }
 
 // --- labels --------------------------------------------------------------------------------------
@@ -227,19 +247,92 @@ static void look_at_negatives(struct sl_judging *j, const struct sl_config *c,
              items.given.ids ? "" : ", or evaluate.negatives to more");
 }
 
-static int look_for_leaks(struct sl_judging *j, const struct sl_dataset *ds, enum sl_split split)
+// Of one core, whatever it has for its sums: rows of both ends, and what the decoder multiplies.
+static double seconds_of_pair(const struct sl_config *c)
 {
-    const struct sl_pair_list *edges = &ds->edges[split];
-    const uint64_t n = SL_MIN(edges->n, (uint64_t)LOOKED_PAIRS);
+    const double at_all = 0.15e-6, bytes_per_s = 5e9, flops = 5e10, dim = c->task.dim;
+    double products = 0;
+    if (c->task.decoder == SL_DECODER_BILINEAR)
+        products = dim * dim;
+    else if (c->task.decoder == SL_DECODER_MLP)
+        products = dim * (c->task.combine == SL_COMBINE_CONCAT ? 2 : 1) * c->task.hidden;
+    return at_all + 2 * sizeof(float) * dim / bytes_per_s + 2 * products / flops;
+}
+
+// An evaluation that takes minutes, or memory that training may want.
+static void look_at_size(struct sl_judging *j, const struct sl_config *c,
+                         const struct sl_dataset *ds, enum sl_split split)
+{
+    const double long_seconds = 60, many_bytes = 1 << 30;
+    const struct sl_link_items items = sl_link_items_of(ds, split, c->evaluate.negatives);
+    const uint64_t n = items.n_positive + items.n_negative, bytes = n * sizeof(float);
+    const double seconds = (double)n * seconds_of_pair(c);
+    char pairs[SL_UNITS_BYTES], time[SL_UNITS_BYTES], memory[SL_UNITS_BYTES];
+    if (*j->warning[split] || (seconds < long_seconds && (double)bytes < many_bytes))
+        return;
+    snprintf(j->warning[split], sizeof j->warning[split],
+             "the %s scores %s pairs each time: about %s of one core, which trainers share, and %s "
+             "of memory for the scores%s",
+             called[split], sl_units_grouped(pairs, n), sl_units_seconds(time, seconds),
+             sl_units_bytes(memory, bytes),
+             items.given.ids ? ""
+                             : ": if that is too much, set evaluate.negatives lower, or "
+                               "evaluate.every higher");
+}
+
+struct looked {
+    uint64_t n;
+    uint32_t pair[LOOKED_PAIRS][2]; // spread over the split's edges
+};
+
+static struct looked look_at_some(const struct sl_pair_list *edges)
+{
+    struct looked some = {.n = SL_MIN(edges->n, (uint64_t)LOOKED_PAIRS)};
+    for (uint64_t i = 0; i < some.n; i++)
+        memcpy(some.pair[i], edges->ids + 2 * (edges->n / some.n * i), sizeof some.pair[i]);
+    return some;
+}
+
+static int by_ends(const void *left, const void *right)
+{
+    const uint32_t *a = left, *b = right;
+    return a[0] != b[0] ? (a[0] > b[0]) - (a[0] < b[0]) : (a[1] > b[1]) - (a[1] < b[1]);
+}
+
+// Which of the test's edges are among the validation's, in their direction or where the graph is
+// of both in either.
+static int count_in_validation(const struct sl_dataset *ds, struct looked *some, uint64_t *known)
+{
+    const struct sl_pair_list *val = &ds->edges[SL_SPLIT_VAL];
+    bool met[2][LOOKED_PAIRS] = {{false}}, both_ways = false, turned = false;
+    qsort(some->pair, some->n, sizeof some->pair[0], by_ends);
+    for (uint64_t i = 0; i < val->n; i++)
+        for (uint32_t way = 0; way < 2; way++) {
+            const uint32_t pair[2] = {val->ids[2 * i + way], val->ids[2 * i + 1 - way]};
+            const uint32_t(*at)[2] =
+                bsearch(pair, some->pair, some->n, sizeof some->pair[0], by_ends);
+            if (!at)
+                continue;
+            met[way][at - some->pair] = true;
+            turned |= way;
+        }
+    if (turned)
+        SL_TRY(sl_graph_is_both_ways(ds, 0, &both_ways));
+    for (uint64_t i = 0; i < some->n; i++)
+        *known += met[0][i] || (both_ways && met[1][i]);
+    return SL_OK;
+}
+
+static int look_for_leaks(struct sl_judging *j, const struct sl_config *config,
+                          const struct sl_dataset *ds, enum sl_split split)
+{
+    struct looked some = look_at_some(&ds->edges[split]);
+    const uint64_t n = some.n;
     struct sl_edge_lookup graph;
     uint64_t known = 0;
     SL_TRY(sl_edge_lookup_init(&graph, ds, false));
-    for (uint64_t i = 0; i < n; i++) {
-        const uint64_t at = edges->n / n * i;
-        uint32_t pair[2];
-        memcpy(pair, edges->ids + 2 * at, sizeof pair);
-        known += sl_edge_lookup_has(&graph, pair[0], pair[1]);
-    }
+    for (uint64_t i = 0; i < n; i++)
+        known += sl_edge_lookup_has(&graph, some.pair[i][0], some.pair[i][1]);
     sl_edge_lookup_fini(&graph);
     if (known > 0)
         snprintf(j->leak[split], sizeof j->leak[split],
@@ -247,6 +340,15 @@ static int look_for_leaks(struct sl_judging *j, const struct sl_dataset *ds, enu
                  "what it is judged by: take them out of the graph, or hold out others with "
                  "`sluice split-edges`",
                  (unsigned long long)known, (unsigned long long)n, called[split]);
+    if (known > 0 || split != SL_SPLIT_TEST || !sl_config_widens(config, ds))
+        return SL_OK;
+    SL_TRY(count_in_validation(ds, &some, &known));
+    if (known > 0)
+        snprintf(j->leak[split], sizeof j->leak[split],
+                 "%llu of %llu test edges that were looked at are validation edges, which are in "
+                 "the test's graph: the model sees what it is judged by: take them out of one of "
+                 "both, or set evaluate.val_edges_as_input to false",
+                 (unsigned long long)known, (unsigned long long)n);
     return SL_OK;
 }
 
@@ -257,7 +359,8 @@ static int look_at_links(struct sl_judging *j, const struct sl_config *config,
         if (!has(config, dataset, s))
             continue;
         look_at_negatives(j, config, dataset, s);
-        SL_TRY(look_for_leaks(j, dataset, s));
+        look_at_size(j, config, dataset, s);
+        SL_TRY(look_for_leaks(j, config, dataset, s));
     }
     return SL_OK;
 }

@@ -4,9 +4,9 @@
  * Labels are known before anything is trained. A metric that those of the validation vertices do
  * not define, such as ROC-AUC of one class, has no best epoch: patience counts nothing, and the
  * last parameters are tested and kept. That is said once, when the job starts; so are edges of a
- * job of links that have fewer negatives than Hits@K counts, or that the model sees. Keys that
- * cannot act since the data set has no vertices for them are refused, as keys that contradict one
- * another are.
+ * job of links that have fewer negatives than Hits@K counts, or that the model sees, and what
+ * evaluations of very many pairs take. Keys that cannot act since the data set has no vertices for
+ * them are refused, as keys that contradict one another are.
  */
 #ifndef SL_BROKER_EPOCHS_JUDGING_H
 #define SL_BROKER_EPOCHS_JUDGING_H

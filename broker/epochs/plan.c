@@ -58,6 +58,12 @@ static uint32_t last_layer(const struct sl_plan *plan)
     return plan->config->evaluate.full ? plan->config->model.layers - 1 + pairs : 0;
 }
 
+// Whether a validation behind a test has the hidden layers of that: not those of another graph.
+static bool shares_layers(const struct sl_plan *plan)
+{
+    return !plan->config->evaluate.val_edges_as_input;
+}
+
 bool sl_plan_evaluates(struct sl_plan_step step)
 {
     return step.purpose == SL_PURPOSE_TEST_EPOCH || step.purpose == SL_PURPOSE_VALIDATE;
@@ -160,8 +166,9 @@ struct sl_plan_step sl_plan_after(const struct sl_plan *plan, struct sl_plan_ste
         return (struct sl_plan_step){SL_PURPOSE_TRAIN, plan->resume.epoch, 0};
     case SL_PURPOSE_TRAIN: return sl_plan_after_epoch(plan, step.epoch);
     case SL_PURPOSE_TEST_EPOCH:
-        if (plan->split[SL_SPLIT_VAL].n != 0) // the hidden layers are those of the test
-            return (struct sl_plan_step){SL_PURPOSE_VALIDATE, step.epoch, last_layer(plan)};
+        if (plan->split[SL_SPLIT_VAL].n != 0)
+            return (struct sl_plan_step){SL_PURPOSE_VALIDATE, step.epoch,
+                                         shares_layers(plan) ? last_layer(plan) : 0};
         return next_epoch(plan, step.epoch);
     case SL_PURPOSE_VALIDATE: return next_epoch(plan, step.epoch);
     case SL_PURPOSE_TEST:
@@ -275,6 +282,7 @@ struct sl_phase_spec sl_plan_spec(const struct sl_plan *plan, struct sl_plan_ste
     if (!spec.last_layer) {
         spec.set = SL_SET_ALL;
         spec.n_items = plan->n_nodes;
+        spec.val_edges = test && config->evaluate.val_edges_as_input;
         if (!sl_config_is_links(config))
             spec.wanted_splits = wanted_splits(plan, step.purpose);
     }

@@ -9,7 +9,8 @@
  * With evaluate.test "each" an evaluation is of the test set and then of the validation set, so
  * that the validation, which decides about the epochs behind it, remains its end. Both have the
  * same parameters, and layer by layer they share the hidden activations: the validation is only the
- * last layer then. With "never" there is no test set (sl_plan_make).
+ * last layer then, but where the test's graph has edges that its own lacks
+ * (evaluate.val_edges_as_input). With "never" there is no test set (sl_plan_make).
  *
  * Where trainers are free while others train (sl_plan_overlaps), the evaluation of an epoch is done
  * beside the training of the next, in the side lane (ledger.h), with parameters that are pinned.

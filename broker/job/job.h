@@ -58,6 +58,7 @@
 #include "broker/meter/usage.h"
 #include "broker/log/writer.h"
 #include "common/data/dataset.h"
+#include "common/data/wider_graph.h"
 #include "common/arena/arena.h"
 #include "common/base/stopped.h"
 #include "config/config.h"
@@ -140,6 +141,7 @@ struct sl_job {
     int shared_fd[SL_SHARED_COUNT];       // of arrays that workers share; -1 when closed
     uint64_t acts_bytes;                  // that it holds, 0: none
     struct sl_row_table rows;             // learned ones; without head: none
+    struct sl_wider_found widened;        // the test's graph; without bytes: there is none
     uint64_t arena_shared_bytes; // of the arena, and of what else was shared before it was made
 
     struct sl_loop loop;
@@ -239,6 +241,8 @@ void sl_job_emit_saving(struct sl_job *job);   // ... that the end takes longer
 // startup.c
 int sl_job_prepare(struct sl_job *job); // configuration, data set, workers
 int sl_job_make_rows(struct sl_job *job);
+int sl_job_make_graph(struct sl_job *job); // of the test
+void sl_job_tell_graph(struct sl_job *job);
 int sl_job_save_rows(struct sl_job *job, bool last); // `last`: the final ones are of use
 void sl_job_on_hello(struct sl_job *job, const struct sl_bus_peer *peer,
                      const Sl__Control__Hello *hello);

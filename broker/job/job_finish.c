@@ -276,6 +276,8 @@ static int write_report(struct sl_job *job, const char *sha256)
                    .stopped_early.epoch = (double)p->trained - 1,
                    .stopped_early.reason =
                        p->stopped_early ? sl_phases_stop_reason(p, reason, sizeof reason) : NULL,
+                   .widens = job->widened.bytes > 0,
+                   .val_edges_added = (double)job->widened.n_added,
                    .warnings = job->warnings,
                    .num_params = (double)job->params.n,
                    .test_seconds = p->test_seconds,

@@ -6,14 +6,15 @@
 #include "common/base/bits.h"
 #include "common/arena/seat.h"
 
-// What one of them takes once it is filled. Learned rows on a drive are pages of a file, and of
-// what their updates are made of only what batches touch is ever memory.
+// What one of them takes once it is filled. Learned rows on a drive and the test's graph are pages
+// of a file, and of what updates of rows are made of only what batches touch is ever memory.
 static uint64_t memory_of(const struct sl_job *job, int i, const struct stat *st)
 {
     enum { BLOCK = 512 }; // of st_blocks
     if (i == SL_SHARED_ROWS_WORK)
         return (uint64_t)st->st_blocks * BLOCK;
-    if (i == SL_SHARED_ROWS && job->config.features.place == SL_ROWS_IN_FILE)
+    if (i == SL_SHARED_WIDER_GRAPH ||
+        (i == SL_SHARED_ROWS && job->config.features.place == SL_ROWS_IN_FILE))
         return 0;
     return (uint64_t)st->st_size;
 }

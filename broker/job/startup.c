@@ -353,6 +353,7 @@ int sl_job_prepare(struct sl_job *job)
     for (int i = 0; i < SL_SHARED_COUNT; i++)
         SL_TRY(job->shared_fd[i] = sl_shared_array_file());
     SL_TRY(sl_job_make_rows(job));
+    SL_TRY(sl_job_make_graph(job));
     job->split.need.n_nodes = job->dataset.n_nodes;
     job->split.need.row_bytes =
         (uint64_t)job->dataset.feat_dim * sl_dtype_bytes(job->dataset.feat_dtype);
@@ -837,6 +838,7 @@ static int start_work(struct sl_job *job)
     sl_job_sample_memory(job);
     emit_start(job);
     emit_undefined(job);
+    sl_job_tell_graph(job);
     sl_trainer_group_form(&job->group); // it stands since the last Ready; now clients listen
     return SL_OK;
 }

@@ -85,6 +85,7 @@ struct sl_phase_spec {
     uint32_t layer;           // INFER: model layer; behind the last one, the scores of pairs
     uint32_t last_layer;      // INFER: 1 when its output is compared with the labels
     uint32_t wanted_splits;   // INFER of all: bit s where split s is to be evaluated; 0: all rows
+    uint32_t val_edges;       // INFER: 1 where these are in the graph (wider_graph.h)
     uint32_t gated;           // trainers wait until the broker opens the gate
     uint32_t order_bank;      // TRAIN, PRESAMPLE: which bank of the order its vertices are in
     uint32_t count_visits;    // 1: samplers count the input nodes of its batches (visit_counts.h)

@@ -20,6 +20,7 @@ enum sl_shared {
     // Learned rows and what their updates are made of (row_table.h).
     SL_SHARED_ROWS,
     SL_SHARED_ROWS_WORK,
+    SL_SHARED_WIDER_GRAPH, // (wider_graph.h)
     // What GPUs read in the machine's memory where the data set's files cannot be pinned.
     SL_SHARED_FEATURES,
     SL_SHARED_OFFSETS,

@@ -29,6 +29,7 @@ def link_job(box, **changes):
             "allocation": {"samplers": 2, "trainers": 2, "switching": False},
             "updates.batches_per_update": 2,
             "evaluate.test": "each",
+            "evaluate.val_edges_as_input": True,
             **changes,
         },
     )

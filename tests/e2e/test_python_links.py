@@ -209,6 +209,11 @@ def test_wrong_jobs(box):
     for changes, words in (
         ({"task.decoder": "mlp"}, ("task.decoder", "external")),
         ({"task.loss": "bpr"}, ("task.loss", "external")),
+        ({"task.dim": 64}, ("task.dim", "external")),
+        ({"evaluate.k": 20}, ("evaluate.k", "external")),
+        ({"evaluate.negatives": 20}, ("evaluate.negatives", "external")),
+        ({"sampler.subgraph": "bidirectional", "sampler.expand": "new", "task.exclude": "self"},
+         ("task.exclude", "bidirectional")),
         ({"input": {"split": "all"}}, ("input.split", "train")),
         ({"sampler.disjoint": True}, ("sampler.disjoint",)),
     ):

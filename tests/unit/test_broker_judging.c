@@ -274,6 +274,72 @@ TEST(links_to_judge_by_that_are_in_the_graph_are_told)
     }
 }
 
+// Validation edges in the test's graph are no leak of the validation, but of test edges among them.
+TEST(test_edges_among_validation_edges_that_are_input_are_told)
+{
+    static const uint32_t val[] = {0, 1, 2, 3, 5, 4}, test[] = {4, 5, 2, 3, 7, 8};
+    static const uint64_t indptr[10] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 1};
+    static const uint32_t source[] = {0};
+    be_links(3, 3);
+    ds.edges[SL_SPLIT_VAL].ids = val;
+    ds.edges[SL_SPLIT_TEST].ids = test;
+    find();
+    ck_assert_str_eq(found.leak[SL_SPLIT_TEST], "");
+    config.evaluate.val_edges_as_input = true;
+    find();
+    ck_assert_str_eq(found.leak[SL_SPLIT_VAL], "");
+    ck_assert_msg(strstr(found.leak[SL_SPLIT_TEST], "2 of 3 test edges that were looked at are "
+                                                    "validation edges"),
+                  "%s", found.leak[SL_SPLIT_TEST]);
+    ds.indptr = indptr; // an edge without its reverse: (5, 4) brings no (4, 5)
+    ds.indices = source;
+    find();
+    ck_assert_msg(strstr(found.leak[SL_SPLIT_TEST], "1 of 3"), "%s", found.leak[SL_SPLIT_TEST]);
+    config.evaluate.test = SL_TEST_NEVER;
+    find();
+    ck_assert_str_eq(found.leak[SL_SPLIT_TEST], "");
+    be_links(0, 3);
+    config.evaluate.test = SL_TEST_FINAL;
+    expect_refused(
+        "evaluate.val_edges_as_input: found true with the data set 'data/x', which has no "
+        "validation edges");
+}
+
+TEST(evaluations_of_billions_of_pairs_are_told)
+{
+    be_links(3, 0);
+    config.task.dim = 64;
+    config.evaluate.negatives = 100000000;
+    find();
+    ck_assert_str_eq(found.warning[SL_SPLIT_VAL], "");
+    config.evaluate.negatives = 4000000000;
+    find();
+    ck_assert_str_eq(found.warning[SL_SPLIT_VAL],
+                     "the validation scores 4,000,000,003 pairs each time: about 16 min 50 s of "
+                     "one core, which trainers share, and 14.9 GiB of memory for the scores: if "
+                     "that is too much, set evaluate.negatives lower, or evaluate.every higher");
+    ck_assert_str_eq(found.warning[SL_SPLIT_TEST], "");
+    config.task.decoder = SL_DECODER_MLP;
+    config.task.hidden = 4096;
+    config.evaluate.negatives = 100000000;
+    find();
+    ck_assert_msg(strstr(found.warning[SL_SPLIT_VAL], "each time: about 17 min"), "%s",
+                  found.warning[SL_SPLIT_VAL]);
+}
+
+TEST(drawn_negatives_beside_given_ones_are_refused)
+{
+    be_links(3, 2);
+    config.evaluate.negatives = 5;
+    ds.negatives[SL_SPLIT_VAL] = (struct sl_negatives){.n = 3, .ids = ids};
+    find(); // the test's are drawn
+    ds.negatives[SL_SPLIT_TEST] = ds.negatives[SL_SPLIT_VAL];
+    expect_refused("evaluate.negatives: found 5 with the data set 'data/x', which has negatives of "
+                   "its own");
+    config.evaluate.negatives = 0;
+    find();
+}
+
 TEST(links_are_evaluated_on_edges)
 {
     be_links(0, 2);

@@ -126,6 +126,30 @@ TEST(hidden_layers_are_computed_for_whom_they_are_read)
     ck_assert_uint_eq(wanted_of(SL_PURPOSE_TEST_EPOCH, 0), test);
 }
 
+// With validation edges as input the test's graph is another one, and its layers are nobody else's.
+TEST(a_validation_behind_a_test_on_another_graph_has_layers_of_its_own)
+{
+    const enum sl_purpose purposes[] = {SL_PURPOSE_TEST_EPOCH, SL_PURPOSE_VALIDATE};
+    config.task.kind = SL_JOB_LINKS;
+    config.evaluate.test = SL_TEST_EACH;
+    config.epochs = 2;
+    for (int wider = 0; wider < 2; wider++) {
+        config.evaluate.val_edges_as_input = wider;
+        struct sl_plan_step step = sl_plan_after_epoch(&plan, 0);
+        uint32_t steps[2] = {0, 0};
+        for (int i = 0; i < 2; i++)
+            for (; step.purpose == purposes[i]; step = sl_plan_after(&plan, step)) {
+                const struct sl_phase_spec spec = sl_plan_spec(&plan, step);
+                if (!spec.last_layer)
+                    ck_assert_uint_eq(spec.val_edges, wider && i == 0);
+                steps[i]++;
+            }
+        ck_assert_int_eq(step.purpose, SL_PURPOSE_TRAIN);
+        ck_assert_uint_eq(steps[0], config.model.layers + 1);
+        ck_assert_uint_eq(steps[1], wider ? config.model.layers + 1 : 1);
+    }
+}
+
 TEST(cells_of_inference_are_neither_tiny_nor_many)
 {
     static const struct {

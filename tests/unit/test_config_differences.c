@@ -122,6 +122,7 @@ static const struct other {
     {.path = "evaluate.batch_size", .value = "32"},
     {.path = "evaluate.k", .value = "20"},
     {.path = "evaluate.negatives", .value = "100"},
+    {.path = "evaluate.val_edges_as_input", .value = "true"},
     {.path = "evaluate.metric", .value = "macro_f1"},
     {.path = "evaluate.test", .value = "each"},
     {.path = "evaluate.overlap", .value = "false"},

@@ -170,7 +170,8 @@ static void offer_kept(const struct run *r, struct sl_infer_piece *piece)
     sl_source_row_cache_begin(&model->kept, r->io->keep_tag);
     piece->kept = piece->x_ids ? NULL : &model->kept; // they are made of rows of all vertices
     model->kept_sums.sharers = model->kept.sharers;
-    if (r->layer->index == 0 && r->io->x == r->ds->feat && !model->learned.dim)
+    // Those of another graph would be other sums, and take the place of these.
+    if (r->layer->index == 0 && r->io->x == r->ds->feat && !model->learned.dim && !r->io->graph)
         piece->kept_sums = &model->kept_sums;
 }
 
@@ -273,6 +274,8 @@ int sl_evaluate_layer(struct sl_model *model, const struct sl_dataset *ds, const
                       const struct sl_infer_io *io)
 {
     const struct sl_layer *which = &model->layer[layer];
+    const struct sl_infer_graph own = {ds, model->self_loops, model->neighbours};
+    const struct sl_infer_graph *graph = io->graph ? io->graph : &own;
     const struct run run = {
         .model = model,
         .ds = ds,
@@ -282,9 +285,9 @@ int sl_evaluate_layer(struct sl_model *model, const struct sl_dataset *ds, const
         .io = io,
         .last = layer + 1 == model->n_layers,
         .cutter = {.env = &model->env,
-                   .dataset = ds,
-                   .self_loops = model->self_loops,
-                   .neighbours = model->neighbours,
+                   .dataset = graph->dataset,
+                   .self_loops = graph->self_loops,
+                   .neighbours = graph->neighbours,
                    .range = range,
                    .layer = layer,
                    .d_in = which->d_in,
@@ -507,10 +510,14 @@ int sl_evaluate_infer(struct sl_model *model, const float *params, const struct 
     SL_TRY(range_of(ds, lease, &range));
     bool most;
     SL_TRY(leave_needed(model, ds, spec, &range, &most));
+    const struct sl_infer_graph *graph = spec->val_edges ? model->wider : NULL;
+    if (spec->val_edges && !graph)
+        return sl_fail(SL_EPROTO, "a phase of inference over a graph that this trainer lacks");
     for (uint32_t i = 0; i < range.n; i++)
-        *edges += sl_dataset_degree(ds, sl_infer_vertex(&range, i));
+        *edges += sl_dataset_degree(graph ? graph->dataset : ds, sl_infer_vertex(&range, i));
     enum sl_dtype dtype = SL_DTYPE_F32;
     struct sl_infer_io io = {
+        .graph = graph,
         .x = spec->layer ? sl_arena_acts(a, spec->layer - 1) : sl_evaluate_input(model, ds, &dtype),
         // A phase reads what the one before it has written; features are always the same.
         .x_tag = spec->layer ? atomic_load_explicit(&lease->phase->seq, memory_order_relaxed) : 0,

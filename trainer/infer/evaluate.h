@@ -35,6 +35,7 @@
 // Where the rows of a layer come from and go to; NULL for what is not wanted. A row of the result
 // has the layer's d_out floats, of the last layer the model's n_outputs.
 struct sl_infer_io {
+    const struct sl_infer_graph *graph; // whose edges are walked; NULL: the model's own
     enum sl_dtype x_dtype;
     const void *x;  // (n_nodes, d_in)
     bool x_partial; // x has only the rows that the range needs (resident.h)

@@ -201,25 +201,37 @@ bool sl_model_needs_out_degrees(const struct sl_model *model)
     return sl_model_needs_self_loops(model) && model->options.degrees == SL_DEGREES_BLOCK;
 }
 
-int sl_model_prepare_inference(struct sl_model *model, const struct sl_config *config,
-                               struct sl_dataset *ds, int threads, struct sl_self_loops *loops,
-                               struct sl_neighbours *neighbours)
+int sl_model_prepare_graph(const struct sl_model *model, const struct sl_config *config,
+                           const struct sl_dataset *ds, int threads, struct sl_self_loops *loops,
+                           struct sl_neighbours *neighbours, struct sl_infer_graph *out)
 {
-    if (sl_sampler_flags[config->sampler.kind] & SL_SAMPLER_BY_WEIGHT)
-        SL_TRY(sl_weightless_drop(ds, sl_model_needs_self_loops(model), threads));
+    *out = (struct sl_infer_graph){.dataset = ds};
     if (sl_model_needs_self_loops(model)) {
         SL_TRY(sl_self_loops_find(ds, threads, loops));
         if (sl_model_needs_out_degrees(model))
             SL_TRY(sl_self_loops_count_out(loops, threads));
-        model->self_loops = loops;
+        out->self_loops = loops;
     }
     if (sl_neighbours_walks(config)) {
         const struct sl_layer_env *env = &model->env;
         // Lists are the processor's work on every device.
         SL_TRY(sl_neighbours_init(neighbours, config, ds,
                                   env->device->is_host ? env->kernels : sl_kernels_cpu()));
-        model->neighbours = neighbours;
+        out->neighbours = neighbours;
     }
+    return SL_OK;
+}
+
+int sl_model_prepare_inference(struct sl_model *model, const struct sl_config *config,
+                               struct sl_dataset *ds, int threads, struct sl_self_loops *loops,
+                               struct sl_neighbours *neighbours)
+{
+    struct sl_infer_graph own;
+    if (sl_sampler_flags[config->sampler.kind] & SL_SAMPLER_BY_WEIGHT)
+        SL_TRY(sl_weightless_drop(ds, sl_model_needs_self_loops(model), threads));
+    SL_TRY(sl_model_prepare_graph(model, config, ds, threads, loops, neighbours, &own));
+    model->self_loops = own.self_loops;
+    model->neighbours = own.neighbours;
     return SL_OK;
 }
 

@@ -55,6 +55,13 @@ enum {
     SL_MODEL_OWN_DROPOUT = 128,
 };
 
+// Another graph of the data set's vertices than the model's own, for inference.
+struct sl_infer_graph {
+    const struct sl_dataset *dataset;
+    const struct sl_self_loops *self_loops; // of it; NULL: it has none
+    struct sl_neighbours *neighbours;       // by random walks on it; NULL: all neighbours
+};
+
 struct sl_model {
     uint32_t n_layers;
     struct sl_layer layer[SL_CONFIG_MAX_LAYERS];
@@ -78,6 +85,7 @@ struct sl_model {
     // For inference; set by the caller.
     const struct sl_self_loops *self_loops; // of the graph; NULL: it has none
     struct sl_neighbours *neighbours;       // by random walks (neighbours.h); NULL: all neighbours
+    const struct sl_infer_graph *wider;     // with the validation edges; NULL: no phase asks for it
     const struct sl_heartbeat *pulse;       // asked between layers whether to leave; NULL for none
     const struct sl_link_sets *links;       // the pairs of a job of links
     struct sl_row_source *features; // where they come from; NULL: from where they are mapped
@@ -124,6 +132,10 @@ bool sl_model_needs_out_degrees(const struct sl_model *model);
 int sl_model_prepare_inference(struct sl_model *model, const struct sl_config *config,
                                struct sl_dataset *ds, int threads, struct sl_self_loops *loops,
                                struct sl_neighbours *neighbours);
+// The same of another graph, to which *out points then; the model's own stays.
+int sl_model_prepare_graph(const struct sl_model *model, const struct sl_config *config,
+                           const struct sl_dataset *ds, int threads, struct sl_self_loops *loops,
+                           struct sl_neighbours *neighbours, struct sl_infer_graph *out);
 
 // Whether layers leave out a hop's edges from a row to itself: they wait for nothing then where the
 // block's loops have been counted (struct sl_block_view).
