@@ -42,12 +42,14 @@ function tiles(list) {
   });
 }
 // What was asked for, of the resolved job.
-function factsOf({model: m, sampler: s, optimizer: o, updates: u}) {
+function factsOf({model: m, sampler: s, optimizer: o, updates: u, task: t}) {
+  const links = t?.kind === "link";
   return [
+    links && `links: ${t.decoder}, ${t.loss}, ${t.per_positive} ${t.negatives} a positive`,
     m &&
         [m.kind, known(m.layers) && `${m.layers} layers of ${m.hidden}`].filter(Boolean).join(", "),
     s && [s.kind, (s.fanout || []).map((n) => (n < 0 ? "all" : n)).join(", ")].join(" ").trim(),
-    known(s?.batch_size) && `${s.batch_size} seeds a batch`, u?.mode && `${u.mode} updates`,
+    known(s?.batch_size) && `${s.batch_size} ${links ? "positives" : "seeds"} a batch`, u?.mode && `${u.mode} updates`,
     known(o?.lr) && `${o.kind}, lr ${o.lr}`
   ];
 }
@@ -262,7 +264,7 @@ function makePlots() {
     zero: false,
     y: (v) => score(metricName(), v),
     yTick: (v, a) => (isShare(metricName()) ? axisPercent : axisNumber)(v, a),
-    series: [SERIES.training, SERIES.validation, SERIES.test]
+    series: [{...SERIES.training, optional: true}, SERIES.validation, SERIES.test]
   });
   make("seconds", {
     ...overEpochs,
@@ -302,6 +304,11 @@ function drawPlots() {
     of((e) => e.test?.[m])
   ]);
   plots.seconds.set(x, [of((e) => e.seconds), of((e) => e.evaluate_seconds)]);
+  const rates = shown().rates || {};
+  set($("rate-note"),
+      known(rates.positives) ?
+          `${count(rates.positives)} positives, ${count(rates.negatives)} negatives a second` :
+          "");
   set($("score-title"), nameOf(m)[0].toUpperCase() + nameOf(m).slice(1));
   const policy = shown().cache?.policy || job.about?.config?.cache?.policy;
   // What an epoch has not brought, none will: an empty plot says nothing.

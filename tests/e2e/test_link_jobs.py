@@ -177,7 +177,8 @@ def test_report_names(box):
     assert "val Hits@20 " in result.ok().err and "pairs right 0." in result.err, result.err
     assert "test        ROC-AUC" in result.out and "Hits@20 0." in result.out, result.out
     assert "uniform negatives a second" in result.out, result.out
-    assert "  Hits@20 " in box.sluice("report", "runs/job").ok().out.split("Epochs")[1]
+    table = box.sluice("report", "runs/job").ok().out.split("Epochs")[1]
+    assert "  pairs right  Hits@20 " in table, table
     epoch = report["epochs"][0]
     assert epoch["negatives"] == 3 * epoch["positives"] > 0, epoch
     assert set(report["test"]) == set(MEASURES), report["test"]
