@@ -157,10 +157,25 @@ def test_wrong_tasks(box):
     refused(box, result, "evaluate.metric", "hits")
 
 
+def test_nothing_to_learn_or_to_judge_by(box):
+    """What the message advises is followed."""
+    folder = box.path("empty")
+    shutil.copytree(links(box), folder)
+    for split in ("train", "val", "test"):
+        np.save(f"{folder}/{split}_edges.npy", np.zeros((0, 2), np.int64))
+    result, _ = box.run(job(box, dataset=folder))
+    refused(box, result, "train_edges.npy is", "remove it")
+    os.remove(f"{folder}/train_edges.npy")
+    result = box.sluice("run", box.job(job(box, dataset=folder)), "--dry-run").ok()
+    assert "note: the data set has no edges to validate or to test" in result.err, result.err
+    result = box.sluice("run", box.job(job(box)), "--dry-run").ok()
+    assert "note:" not in result.err, result.err
+
+
 def test_pairs_that_are_none(box):
     trained(box, "job", epochs=1)
     for pairs, words in (
-        ([[0, 900]], ("pairs.npy", "900", "899")),
+        ([[0, 900]], ("pairs.npy", "the target of pair 0 is 900", "899")),
         ([0, 1], ("pairs.npy", r"\(n, 2\)")),
         ([[0.5, 1]], ("pairs.npy", "int32 or int64")),
     ):
