@@ -241,7 +241,7 @@ static uint64_t n_targets(const struct request *q)
 
 static int print(const struct request *q)
 {
-    char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES], c[SL_UNITS_BYTES];
+    char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES], c[SL_UNITS_BYTES], d[SL_UNITS_BYTES];
     const struct sl_retrieval *r = &q->retrieval;
     const double products = (double)r->n_sources * (double)n_targets(q);
     if (q->output == SL_OUTPUT_JSON) {
@@ -256,12 +256,13 @@ static int print(const struct request *q)
         return sl_output_json_line(o, "the answers");
     }
     if (!q->quiet)
-        printf("%s: the best %s of %s targets for %s, by %s, in %s (%s products of %" PRIu32
-               " numbers a second)\n",
-               q->out, sl_units_grouped(a, q->k), sl_units_grouped(b, n_targets(q)),
-               SL_PLURAL((double)r->n_sources, "source"), measures[q->by],
-               sl_units_seconds(c, q->seconds),
-               sl_units_count((char[SL_UNITS_BYTES]){0}, products / q->seconds), r->dim);
+        printf(
+            "%s: the best %s of %s targets for %s source%s, by %s, in %s (%s products of %" PRIu32
+            " numbers a second)\n",
+            q->out, sl_units_grouped(a, SL_MIN((uint64_t)q->k, n_targets(q))),
+            sl_units_grouped(b, n_targets(q)), sl_units_grouped(d, r->n_sources),
+            r->n_sources == 1 ? "" : "s", measures[q->by], sl_units_seconds(c, q->seconds),
+            sl_units_count((char[SL_UNITS_BYTES]){0}, products / q->seconds), r->dim);
     return SL_EXIT_OK;
 }
 

@@ -333,8 +333,9 @@ static void summarise(const void *context, struct sl_table *t)
         if (s == SL_SPLIT_TRAIN || b->n_found[s] == 0)
             sl_table_row(t, "%s|%s pairs", names[s], sl_units_grouped(a, b->n_found[s]));
         else
-            sl_table_row(t, "%s|%s pairs, the best possible Hits@%d is %.4f", names[s],
-                         sl_units_grouped(a, b->n_found[s]), SL_BIPARTITE_BEST,
+            sl_table_row(t,
+                         "%s|%s pairs, the best %d answers for each user have at most %.4f of them",
+                         names[s], sl_units_grouped(a, b->n_found[s]), SL_BIPARTITE_BEST,
                          best_hits(b, (enum sl_split)s));
 }
 
