@@ -49,8 +49,8 @@ function factsOf({model: m, sampler: s, optimizer: o, updates: u, task: t}) {
     m &&
         [m.kind, known(m.layers) && `${m.layers} layers of ${m.hidden}`].filter(Boolean).join(", "),
     s && [s.kind, (s.fanout || []).map((n) => (n < 0 ? "all" : n)).join(", ")].join(" ").trim(),
-    known(s?.batch_size) && `${s.batch_size} ${links ? "positives" : "seeds"} a batch`, u?.mode && `${u.mode} updates`,
-    known(o?.lr) && `${o.kind}, lr ${o.lr}`
+    known(s?.batch_size) && `${s.batch_size} ${links ? "positives" : "seeds"} a batch`,
+    u?.mode && `${u.mode} updates`, known(o?.lr) && `${o.kind}, lr ${o.lr}`
   ];
 }
 function drawHead() {
@@ -257,7 +257,7 @@ function makePlots() {
     zero: false,
     y: loss,
     yTick: axisNumber,
-    series: [SERIES.training, SERIES.validation]
+    series: [SERIES.training, {...SERIES.validation, optional: true}]
   });
   make("score", {
     ...overEpochs,
@@ -298,7 +298,10 @@ function drawPlots() {
     plots.draws.set(xs, [h.sample || [], h.blocked || []]);
     plots.trains.set(xs, [h.train || [], h.evaluate || [], h.wait || []]);
   }
-  plots.loss.set(x, [of((e) => e.loss), of((e) => e.val?.loss)]);
+  // An evaluation of links has the bce of its pairs, which is no curve beside another loss.
+  const {kind, loss: learned} = job.about?.config?.task || {},
+                     other = kind === "link" && learned !== "bce";
+  plots.loss.set(x, [of((e) => e.loss), of((e) => (other ? null : e.val?.loss))]);
   plots.score.set(x, [
     of((e) => (m === "accuracy" ? e.train_accuracy : null)), of((e) => valueOf(m, e)),
     of((e) => e.test?.[m])

@@ -157,6 +157,14 @@ def test_wrong_tasks(box):
     refused(box, result, "evaluate.metric", "hits")
 
 
+def test_losses_are_told_apart(box):
+    """That of an evaluation is bce."""
+    for loss, name in (("margin", ", bce loss 0."), ("bce", ", loss 0.")):
+        result, _ = box.run(job(box, epochs=1, **{"task.loss": loss, "output": f"runs/{loss}"}))
+        evaluation = result.ok().out.split("\nvalidation")[1].split("\n")[0]
+        assert name in evaluation, evaluation
+
+
 def test_nothing_to_learn_or_to_judge_by(box):
     """What the message advises is followed."""
     folder = box.path("empty")
