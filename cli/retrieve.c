@@ -370,8 +370,8 @@ static const struct sl_option options[] = {
      .help = "in FILE.csv names of vertices in place of numbers, where the data set has them "
              "(import edgelist --relabel)"},
     {.name = "dataset", AT(TEXT, dataset_path), .placeholder = "DIR",
-     .help = "whose edges are known, whose names they are, and to which the model of RUN is applied; default: the "
-             "run's"},
+     .help = "whose edges are known, whose names they are, and to which the model of RUN is "
+             "applied; default: the run's"},
     {.name = "threads", AT(UINT, threads), .placeholder = "N", .min = 1, .max = 256,
      .no_default = true, .help = "else one a core; the answers are the same"},
     {.name = "force", .letter = 'f', AT(FLAG, force), .help = "write over --out and --scores"},
