@@ -231,6 +231,19 @@ static int make_paths_absolute(struct sl_job_check *r)
     return r->report_path ? SL_OK : sl_fail(SL_ENOMEM, "no memory for the report's name");
 }
 
+// Links learned from a graph as it is: a graph has no edges that were held out.
+static void tell_unjudged(const struct sl_job_check *r)
+{
+    const struct sl_pair_list *edges = r->dataset.edges;
+    if (r->quiet || !sl_config_is_links(&r->config) || sl_config_is_external(&r->config) ||
+        edges[SL_SPLIT_VAL].n + edges[SL_SPLIT_TEST].n > 0)
+        return;
+    fprintf(stderr,
+            "sluice: note: the data set has no edges to validate or to test (val_edges.npy, "
+            "test_edges.npy), so that nothing says how good the model is: `sluice split-edges` "
+            "holds some out\n");
+}
+
 int sl_job_check_run(struct sl_job_check *r, bool absolute)
 {
     SL_TRY(sl_failpoint_init()); // for the processes to come
@@ -272,6 +285,7 @@ int sl_job_check_run(struct sl_job_check *r, bool absolute)
                 "sluice: note: sampler.batch_size %" PRIu64 " is larger than the training set of "
                 "%" PRIu64 ": every epoch is one mini-batch\n",
                 r->config.sampler.batch_size, n_train);
+    tell_unjudged(r);
     if (*r->epochs_note && !r->quiet)
         fprintf(stderr, "sluice: note: %s\n", r->epochs_note);
     if (sl_config_sums_differ(&r->config) && !r->quiet)

@@ -45,12 +45,31 @@ static int put(struct writer *w, const char *text, size_t n)
     return SL_OK;
 }
 
-static int put_field(struct writer *w, const char *text, size_t n)
+static bool is_plain(const char *text, size_t n)
 {
     bool plain = true;
     for (size_t i = 0; i < n; i++)
         plain &= text[i] != ',' && text[i] != '"' && text[i] != '\n' && text[i] != '\r';
-    if (plain)
+    return plain;
+}
+
+void sl_prediction_csv_field(const char *text, size_t n, FILE *out)
+{
+    const bool quoted = !is_plain(text, n);
+    if (quoted)
+        fputc('"', out);
+    for (size_t i = 0; i < n; i++) {
+        if (text[i] == '"')
+            fputc('"', out);
+        fputc(text[i], out);
+    }
+    if (quoted)
+        fputc('"', out);
+}
+
+static int put_field(struct writer *w, const char *text, size_t n)
+{
+    if (is_plain(text, n))
         return put(w, text, n);
     SL_TRY(put(w, "\"", 1));
     for (size_t i = 0; i < n; i++)

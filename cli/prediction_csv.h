@@ -18,6 +18,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "common/data/dataset.h"
 #include "common/data/names.h"
@@ -46,5 +47,8 @@ struct sl_prediction_csv {
  * SL_EABORTED after Ctrl-C (sl_interrupt_catch()), SL_EIO.
  */
 int sl_prediction_csv_write(const struct sl_prediction_csv *csv, const char *out);
+
+// Text as a field of a line, in quotes where it needs them.
+void sl_prediction_csv_field(const char *text, size_t n, FILE *out);
 
 #endif

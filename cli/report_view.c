@@ -123,6 +123,7 @@ static void print_table(FILE *out, const struct epochs *of, size_t first)
     if (strcmp(heading, sl_measure_key(SL_MEASURE_HITS)) == 0) // "hits" alone are the caches'
         heading = sl_measure_title(SL_MEASURE_HITS, sl_json_number(of->r->of.config, "evaluate.k"),
                                    title);
+    const bool links = strcmp(sl_json_string(of->r->of.config, "task.kind"), "link") == 0;
     bool shown[N_COLUMNS] = {false};
     size_t n = 0;
     for (enum column c = 0; c < N_COLUMNS; c++) {
@@ -133,7 +134,9 @@ static void print_table(FILE *out, const struct epochs *of, size_t first)
         if (!shown[c])
             continue;
         align[n] = columns[c].align;
-        headings[n++] = c == VAL ? heading : columns[c].heading;
+        headings[n++] = c == VAL              ? heading
+                        : c == TRAIN && links ? "pairs right"
+                                              : columns[c].heading;
     }
     struct sl_table t;
     sl_table_init(&t, align, headings);

@@ -13,6 +13,7 @@
 #include "cli/dataset_command.h"
 #include "cli/output.h"
 #include "cli/predict.h"
+#include "cli/prediction_csv.h"
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
@@ -20,6 +21,7 @@
 #include "common/base/threads.h"
 #include "common/data/atomic_file.h"
 #include "common/data/id_list.h"
+#include "common/data/names.h"
 #include "common/data/npy.h"
 #include "common/data/wider_graph.h"
 #include "common/text/progress.h"
@@ -35,7 +37,7 @@ struct request {
     const char *of, *sources, *targets, *out, *scores_out, *dataset_path;
     uint64_t k, threads;
     int by;
-    bool exclude_known, force, quiet;
+    bool exclude_known, names, force, quiet;
     int output;
 
     char *embeddings;        // (owned) file of rows
@@ -44,6 +46,7 @@ struct request {
     uint32_t *source, *target;   // owned
     struct sl_dataset dataset;   // of --exclude-known
     struct sl_wider_graph wider; // likewise, where rows are of a graph with the validation edges
+    struct sl_names vertex_names;
     struct sl_retrieval retrieval;
     uint32_t *ids;
     float *scores;
@@ -75,6 +78,11 @@ static int check_places(const struct request *q)
     if (q->scores_out && !sl_text_ends_in(q->scores_out, ".npy"))
         return sl_fail(SL_EINVAL, "retrieve: --scores %s: wanted a name that ends in .npy",
                        q->scores_out);
+    if (q->names && !sl_text_ends_in(q->out, ".csv"))
+        return sl_fail(SL_EINVAL,
+                       "retrieve: --names with --out %s: an array has no place for names: wanted a "
+                       "name that ends in .csv",
+                       q->out);
     SL_TRY(check_place(q, q->out, "--out"));
     return q->scores_out ? check_place(q, q->scores_out, "--scores") : SL_OK;
 }
@@ -183,19 +191,34 @@ static int open_known(struct request *q)
     return q->used.val_edges ? know_val_edges(q) : SL_OK;
 }
 
+// Rows are of the ids from before a reordering, and so are names.
+static int open_names(struct request *q)
+{
+    const char *path = q->dataset_path ? q->dataset_path : q->used.dataset;
+    if (!q->names)
+        return SL_OK;
+    int rc = sl_names_open(path, SL_NAMES_VERTEX, q->retrieval.n, &q->vertex_names);
+    if (rc != SL_ENOENT)
+        return rc;
+    return sl_fail(SL_ENOENT,
+                   "retrieve --names: data set '%s' has no names (vertex_names.npy): import it "
+                   "with --relabel, or leave --names out",
+                   path);
+}
+
 static int open_all(struct request *q)
 {
     SL_TRY(check_places(q));
-    if (q->exclude_known && !q->dataset_path && sl_text_ends_in(q->of, ".npy"))
-        return sl_fail(SL_EINVAL,
-                       "retrieve: --exclude-known with %s: wanted --dataset DIR, whose edges are "
-                       "known",
-                       q->of);
+    if ((q->exclude_known || q->names) && !q->dataset_path && sl_text_ends_in(q->of, ".npy"))
+        return sl_fail(SL_EINVAL, "retrieve: --%s with %s: wanted --dataset DIR, whose %s",
+                       q->exclude_known ? "exclude-known" : "names", q->of,
+                       q->exclude_known ? "edges are known" : "names they are");
     SL_TRY(open_rows(q));
     SL_TRY(read_ids(q, q->sources, &q->source, &q->retrieval.n_sources));
     q->retrieval.sources = q->source;
     SL_TRY(read_targets(q));
     SL_TRY(open_known(q));
+    SL_TRY(open_names(q));
     const uint64_t cells = q->retrieval.n_sources * q->k;
     q->ids = malloc(cells * sizeof *q->ids);
     q->scores = malloc(cells * sizeof *q->scores);
@@ -222,15 +245,31 @@ static int write_npy(const struct request *q, const char *path, enum sl_dtype dt
     return sl_npy_writer_close(&w, rc);
 }
 
+static int write_vertex(const struct request *q, uint32_t vertex, FILE *out)
+{
+    const char *name;
+    size_t n;
+    if (!q->names) {
+        fprintf(out, "%" PRIu32, vertex);
+        return SL_OK;
+    }
+    SL_TRY(sl_names_get(&q->vertex_names, vertex, &name, &n));
+    sl_prediction_csv_field(name, n, out);
+    return SL_OK;
+}
+
 static int write_lines(const struct request *q, FILE *out)
 {
     fprintf(out, "source,rank,target,score\n");
     for (uint64_t i = 0; i < q->retrieval.n_sources * q->k; i++) {
         if (i % LINES_PER_LOOK == 0)
             SL_TRY(sl_interrupt_check());
-        if (q->ids[i] != SL_RETRIEVE_NONE)
-            fprintf(out, "%" PRIu32 ",%" PRIu64 ",%" PRIu32 ",%.9g\n", q->source[i / q->k],
-                    i % q->k + 1, q->ids[i], (double)q->scores[i]);
+        if (q->ids[i] == SL_RETRIEVE_NONE)
+            continue;
+        SL_TRY(write_vertex(q, q->source[i / q->k], out));
+        fprintf(out, ",%" PRIu64 ",", i % q->k + 1);
+        SL_TRY(write_vertex(q, q->ids[i], out));
+        fprintf(out, ",%.9g\n", (double)q->scores[i]);
     }
     return SL_OK;
 }
@@ -264,7 +303,7 @@ static uint64_t n_targets(const struct request *q)
 
 static int print(const struct request *q)
 {
-    char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES], c[SL_UNITS_BYTES];
+    char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES], c[SL_UNITS_BYTES], d[SL_UNITS_BYTES];
     const struct sl_retrieval *r = &q->retrieval;
     const double products = (double)r->n_sources * (double)n_targets(q);
     if (q->output == SL_OUTPUT_JSON) {
@@ -279,12 +318,13 @@ static int print(const struct request *q)
         return sl_output_json_line(o, "the answers");
     }
     if (!q->quiet)
-        printf("%s: the best %s of %s targets for %s, by %s, in %s (%s products of %" PRIu32
-               " numbers a second)\n",
-               q->out, sl_units_grouped(a, q->k), sl_units_grouped(b, n_targets(q)),
-               SL_PLURAL((double)r->n_sources, "source"), measures[q->by],
-               sl_units_seconds(c, q->seconds),
-               sl_units_count((char[SL_UNITS_BYTES]){0}, products / q->seconds), r->dim);
+        printf(
+            "%s: the best %s of %s targets for %s source%s, by %s, in %s (%s products of %" PRIu32
+            " numbers a second)\n",
+            q->out, sl_units_grouped(a, SL_MIN((uint64_t)q->k, n_targets(q))),
+            sl_units_grouped(b, n_targets(q)), sl_units_grouped(d, r->n_sources),
+            r->n_sources == 1 ? "" : "s", measures[q->by], sl_units_seconds(c, q->seconds),
+            sl_units_count((char[SL_UNITS_BYTES]){0}, products / q->seconds), r->dim);
     return SL_EXIT_OK;
 }
 
@@ -323,6 +363,7 @@ static void release(void *state)
     sl_npy_close(&q->rows);
     sl_wider_graph_close(&q->wider);
     sl_dataset_close(&q->dataset);
+    sl_names_close(&q->vertex_names);
     free(q->embeddings);
     free(q->source);
     free(q->target);
@@ -350,9 +391,12 @@ static const struct sl_option options[] = {
     {.name = "exclude-known", AT(FLAG, exclude_known),
      .help = "no answers to which an edge of the data set leads from the source, validation edges "
              "among them where RUN is applied to a graph that has them"},
+    {.name = "names", AT(FLAG, names),
+     .help = "in FILE.csv names of vertices in place of numbers, where the data set has them "
+             "(import edgelist --relabel)"},
     {.name = "dataset", AT(TEXT, dataset_path), .placeholder = "DIR",
-     .help = "whose edges are known, and to which the model of RUN is applied; default: the "
-             "run's"},
+     .help = "whose edges are known, whose names they are, and to which the model of RUN is "
+             "applied; default: the run's"},
     {.name = "threads", AT(UINT, threads), .placeholder = "N", .min = 1, .max = 256,
      .no_default = true, .help = "else one a core; the answers are the same"},
     {.name = "force", .letter = 'f', AT(FLAG, force), .help = "write over --out and --scores"},

@@ -293,6 +293,13 @@ static void print_restarts(FILE *out, const struct sl_report_totals *r)
                 n, r->batches.resampled, r->batches.retrained);
 }
 
+// An evaluation of links has the bce of its pairs, with whatever loss they were learned.
+static bool has_another_loss(const struct sl_read_report *r)
+{
+    return strcmp(sl_json_string(r->of.config, "task.kind"), "link") == 0 &&
+           strcmp(sl_json_string(r->of.config, "task.loss"), "bce") != 0;
+}
+
 // "accuracy 0.8140, micro-F1 0.8140, macro-F1 0.8011, loss 0.6203"
 static void print_evaluation(FILE *out, const struct sl_read_report *r, const cJSON *found)
 {
@@ -302,7 +309,9 @@ static void print_evaluation(FILE *out, const struct sl_read_report *r, const cJ
     for (enum sl_measure m = 0; m < SL_MEASURE_COUNT; m++) {
         if (!cJSON_HasObjectItem(found, sl_measure_key(m)))
             continue;
-        fprintf(out, "%s%s %s", separator, sl_measure_title(m, k, title),
+        fprintf(out, "%s%s%s %s", separator,
+                m == SL_MEASURE_LOSS && has_another_loss(r) ? "bce " : "",
+                sl_measure_title(m, k, title),
                 sl_measure_text(sl_json_number(found, sl_measure_key(m)), value));
         separator = ", ";
     }

@@ -57,7 +57,7 @@ static void add_field(struct sl_sentence *l, enum field field, bool brief, const
         break;
     case METRIC:
         if (isfinite(s->metric.value))
-            sl_sentence_say(l, "%s %.4f", s->metric.name, s->metric.value);
+            sl_sentence_say(l, "%s %.4f", s->metric.title, s->metric.value);
         break;
     case LEFT:
         if (s->seconds_left >= 0)
@@ -142,10 +142,10 @@ static void print_result(const struct sl_stats *s, FILE *out)
         return;
     fprintf(out, "loss       %.4f", s->loss);
     if (isfinite(s->metric.value))
-        fprintf(out, ", %s %.4f after epoch %.0f", s->metric.name, s->metric.value,
+        fprintf(out, ", %s %.4f after epoch %.0f", s->metric.title, s->metric.value,
                 s->metric.epoch + 1);
     else if (*s->metric.name)
-        fprintf(out, ", %s unknown", s->metric.name);
+        fprintf(out, ", %s unknown", s->metric.title);
     if (isfinite(s->best.value))
         fprintf(out, ", the best %.4f after epoch %.0f", s->best.value, s->best.epoch + 1);
     fputc('\n', out);
@@ -169,6 +169,9 @@ static void print_rates(const struct sl_stats *s, FILE *out)
     fprintf(out, "rates      %s batches/s, %s edges/s, %s input vertices/s, %s updates/s\n",
             sl_units_count(a, s->rates.batches), sl_units_count(b, s->rates.edges),
             sl_units_count(c, s->rates.input_nodes), sl_units_count(d, s->rates.updates));
+    if (isfinite(s->rates.positives))
+        fprintf(out, "pairs      %s positives/s, %s negatives/s\n",
+                sl_units_count(a, s->rates.positives), sl_units_count(b, s->rates.negatives));
     fprintf(out, "bytes      blocks %s/s", sl_units_bytes(a, s->bytes.blocks));
     if (s->totals.blocks_near_bytes > 0)
         fprintf(out, " (%s/s near)", sl_units_bytes(a, s->bytes.blocks_near));

@@ -119,6 +119,11 @@ static int choose_pairs(const struct sl_config *c, struct sl_dataset *ds)
     }
     if (ds->split[SL_SPLIT_TRAIN].n > 0)
         return SL_OK;
+    if (ds->edges[SL_SPLIT_TRAIN].ids && ds->n_edges > 0)
+        return sl_fail(SL_EINVAL,
+                       "task.kind: found \"link\" with data set '%s', whose train_edges.npy is "
+                       "empty: put pairs into it, or remove it to learn all edges of the graph",
+                       ds->path);
     return sl_fail(SL_EINVAL,
                    "task.kind: found \"link\" with data set '%s', which has no edge to learn "
                    "from, wanted edges in its graph or in train_edges.npy",

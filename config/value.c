@@ -164,11 +164,13 @@ static bool advise_word(const struct sl_key *key, const char *text, char out[ADV
     const struct sl_key *of = kind ? kind : key;
     const struct sl_synonym *synonym = sl_synonym_find(SL_SYNONYM_VALUE, of->path, text, means);
     const char *near = synonym ? NULL : nearest_word(of, text);
+    const char *why = synonym ? synonym->why : NULL;
     if (synonym && synonym->why == sl_synonym_gpu)
         advise_gpu(means, out);
     else if (synonym || near)
-        snprintf(out, ADVICE_BYTES, ": did you mean %s%s%s%s%s?", kind ? "{\"kind\": " : "",
-                 near ? "\"" : "", near ? near : means, near ? "\"" : "", kind ? "}" : "");
+        snprintf(out, ADVICE_BYTES, ": did you mean %s%s%s%s%s?%s%s%s", kind ? "{\"kind\": " : "",
+                 near ? "\"" : "", near ? near : means, near ? "\"" : "", kind ? "}" : "",
+                 why ? " (" : "", why ? why : "", why ? ")" : "");
     return synonym || near;
 }
 

@@ -333,8 +333,9 @@ static void summarise(const void *context, struct sl_table *t)
         if (s == SL_SPLIT_TRAIN || b->n_found[s] == 0)
             sl_table_row(t, "%s|%s pairs", names[s], sl_units_grouped(a, b->n_found[s]));
         else
-            sl_table_row(t, "%s|%s pairs, the best possible Hits@%d is %.4f", names[s],
-                         sl_units_grouped(a, b->n_found[s]), SL_BIPARTITE_BEST,
+            sl_table_row(t,
+                         "%s|%s pairs, the best %d answers for each user have at most %.4f of them",
+                         names[s], sl_units_grouped(a, b->n_found[s]), SL_BIPARTITE_BEST,
                          best_hits(b, (enum sl_split)s));
 }
 
@@ -477,9 +478,9 @@ const struct sl_generator_kind sl_generate_bipartite = {
     .help = "users and items with planted tastes; held-out edges, the best ranking is known",
     .about = "Users and the items that they have, by tastes that are known: edges in both "
              "directions, val_edges.npy and test_edges.npy held out, train_edges.npy those of the "
-             "graph from users to items. The summary and metadata.json have the best possible "
-             "Hits@20: the share of held-out items among the 20 items with the largest chance for "
-             "their user, of those that the graph does not join to him.",
+             "graph from users to items. The summary and metadata.json have the "
+             "best that a model can reach: the share of held-out items among the 20 items with the "
+             "largest chance for their user, of those that the graph does not join to him.",
     .example = "sluice generate bipartite --users 50000 --items 10000 --out data/shop\n"
                "sluice generate bipartite --users 5M --items 500k --edges 100M --feat-dim 0 "
                "--out data/shop5m",

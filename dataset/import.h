@@ -147,6 +147,10 @@ int sl_import_read_blocks(struct sl_import *im, sl_import_block_fn *take, void *
 // SL_EFORMAT: line im->line has something else at `found` than what is wanted.
 int sl_import_fail_at(const struct sl_import *im, const char *found, const char *wanted);
 
+// Behind what was wanted in a first line, which may be a heading.
+#define SL_IMPORT_HEADING                                                                          \
+    "; of a heading row, --columns takes the names, or --skip-lines 1 leaves it out"
+
 int sl_import_fail_field(const struct sl_import *im, const struct sl_line_field *found,
                          const char *wanted);
 

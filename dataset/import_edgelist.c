@@ -89,6 +89,11 @@ static int fail_id(const struct sl_import *im, const struct edgelist *e,
         return sl_import_fail_field(im, f,
                                     "columns between separators as in the first line (--separator "
                                     "blanks takes any of them)");
+    if (e->bipartite && e->relabel)
+        return sl_import_fail_field(
+            im, f,
+            "whole numbers: the vertices of two sides are numbered side by side, even with "
+            "--relabel (--bipartite 0 makes one side, of any names)");
     return sl_import_fail_field(
         im, f,
         "'source target [weight]' with whole numbers as vertex ids (--relabel takes any names; of "
@@ -278,11 +283,11 @@ static int split(struct sl_import *im, struct edgelist *e, const char *line, con
 
 static int fail_time(const struct sl_import *im, const struct sl_line_field *f)
 {
-    char wanted[160];
+    char wanted[256];
     snprintf(wanted, sizeof wanted,
              "as the time of --by-time a whole number from 0, below %" PRIu32
-             ", such as seconds since 1970 (milliseconds: divide by 1000)",
-             SL_EDGE_SPLIT_TIME_END);
+             ", such as seconds since 1970 (milliseconds: divide by 1000)%s",
+             SL_EDGE_SPLIT_TIME_END, im->line == 1 ? SL_IMPORT_HEADING : "");
     return sl_import_fail_field(im, f, wanted);
 }
 

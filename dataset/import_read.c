@@ -112,8 +112,12 @@ int sl_import_scan_weight(const struct sl_import *im, const struct sl_line_field
 {
     const char *end = f->n ? sl_line_scan_real(f->text, weight) : NULL;
     if (end != f->text + f->n || !sl_import_is_weight(*weight))
-        return sl_import_fail_field(
-            im, f, "a weight from 0 to " SL_FLOAT32_LARGEST " (float32; --no-weights reads none)");
+        return sl_import_fail_field(im, f,
+                                    im->line == 1
+                                        ? "a weight from 0 to " SL_FLOAT32_LARGEST
+                                          " (float32; --no-weights reads none)" SL_IMPORT_HEADING
+                                        : "a weight from 0 to " SL_FLOAT32_LARGEST
+                                          " (float32; --no-weights reads none)");
     return SL_OK;
 }
 

@@ -225,6 +225,16 @@ enum { LOOKED_PAIRS = 1 << 12 };
 static const char *const called[SL_SPLIT_COUNT] = {
     [SL_SPLIT_VAL] = "validation", [SL_SPLIT_TEST] = "test"};
 
+static void look_at_none(struct sl_judging *j, enum sl_split split)
+{
+    static const char *const files[SL_SPLIT_COUNT] = {
+        [SL_SPLIT_VAL] = "val_neg.npy", [SL_SPLIT_TEST] = "test_neg.npy"};
+    snprintf(j->warning[split], sizeof j->warning[split],
+             "the %s has no negatives, so that it ranks nothing: %s is empty: put pairs into it, "
+             "or remove it, and evaluate.negatives are drawn",
+             called[split], files[split]);
+}
+
 // With fewer negatives than K each edge is a hit.
 static void look_at_negatives(struct sl_judging *j, const struct sl_config *c,
                               const struct sl_dataset *ds, enum sl_split split)
@@ -234,16 +244,20 @@ static void look_at_negatives(struct sl_judging *j, const struct sl_config *c,
     char negatives[48];
     if (n >= c->evaluate.k)
         return;
+    if (n == 0) {
+        look_at_none(j, split);
+        return;
+    }
     snprintf(negatives, sizeof negatives, n == 1 ? "is %llu negative" : "are %llu negatives",
              (unsigned long long)n);
     snprintf(j->warning[split], sizeof j->warning[split],
              "the %s's Hits@%u is 1 whatever the model says%s: there %s%s: set "
-             "evaluate.k to less%s",
+             "evaluate.k to %llu or less%s",
              called[split], c->evaluate.k,
              j->choice.measure == SL_MEASURE_HITS && split == SL_SPLIT_VAL
                  ? ", and the first epoch counts as the best"
                  : "",
-             negatives, items.per_positive > 0 ? " for each edge" : "",
+             negatives, items.per_positive > 0 ? " for each edge" : "", (unsigned long long)n,
              items.given.ids ? "" : ", or evaluate.negatives to more");
 }
 

@@ -102,7 +102,7 @@ function statsOfReport() {
     workers,
     stages,
     devices: [],
-    rates: {batches: per(e.batches)},
+    rates: {batches: per(e.batches), positives: per(e.positives), negatives: per(e.negatives)},
     standby: {there: of("standby").length, awake: 0},
     queue: {
       batches: e.queue?.depth_mean,

@@ -42,13 +42,15 @@ function tiles(list) {
   });
 }
 // What was asked for, of the resolved job.
-function factsOf({model: m, sampler: s, optimizer: o, updates: u}) {
+function factsOf({model: m, sampler: s, optimizer: o, updates: u, task: t}) {
+  const links = t?.kind === "link";
   return [
+    links && `links: ${t.decoder}, ${t.loss}, ${t.per_positive} ${t.negatives} a positive`,
     m &&
         [m.kind, known(m.layers) && `${m.layers} layers of ${m.hidden}`].filter(Boolean).join(", "),
     s && [s.kind, (s.fanout || []).map((n) => (n < 0 ? "all" : n)).join(", ")].join(" ").trim(),
-    known(s?.batch_size) && `${s.batch_size} seeds a batch`, u?.mode && `${u.mode} updates`,
-    known(o?.lr) && `${o.kind}, lr ${o.lr}`
+    known(s?.batch_size) && `${s.batch_size} ${links ? "positives" : "seeds"} a batch`,
+    u?.mode && `${u.mode} updates`, known(o?.lr) && `${o.kind}, lr ${o.lr}`
   ];
 }
 function drawHead() {
@@ -255,14 +257,14 @@ function makePlots() {
     zero: false,
     y: loss,
     yTick: axisNumber,
-    series: [SERIES.training, SERIES.validation]
+    series: [SERIES.training, {...SERIES.validation, optional: true}]
   });
   make("score", {
     ...overEpochs,
     zero: false,
     y: (v) => score(metricName(), v),
     yTick: (v, a) => (isShare(metricName()) ? axisPercent : axisNumber)(v, a),
-    series: [SERIES.training, SERIES.validation, SERIES.test]
+    series: [{...SERIES.training, optional: true}, SERIES.validation, SERIES.test]
   });
   make("seconds", {
     ...overEpochs,
@@ -296,12 +298,20 @@ function drawPlots() {
     plots.draws.set(xs, [h.sample || [], h.blocked || []]);
     plots.trains.set(xs, [h.train || [], h.evaluate || [], h.wait || []]);
   }
-  plots.loss.set(x, [of((e) => e.loss), of((e) => e.val?.loss)]);
+  // An evaluation of links has the bce of its pairs, which is no curve beside another loss.
+  const {kind, loss: learned} = job.about?.config?.task || {},
+                     other = kind === "link" && learned !== "bce";
+  plots.loss.set(x, [of((e) => e.loss), of((e) => (other ? null : e.val?.loss))]);
   plots.score.set(x, [
     of((e) => (m === "accuracy" ? e.train_accuracy : null)), of((e) => valueOf(m, e)),
     of((e) => e.test?.[m])
   ]);
   plots.seconds.set(x, [of((e) => e.seconds), of((e) => e.evaluate_seconds)]);
+  const rates = shown().rates || {};
+  set($("rate-note"),
+      known(rates.positives) ?
+          `${count(rates.positives)} positives, ${count(rates.negatives)} negatives a second` :
+          "");
   set($("score-title"), nameOf(m)[0].toUpperCase() + nameOf(m).slice(1));
   const policy = shown().cache?.policy || job.about?.config?.cache?.policy;
   // What an epoch has not brought, none will: an empty plot says nothing.

@@ -144,6 +144,10 @@ static void add_figures(struct scalars *s, const struct sl_epoch *f)
     if (f->seconds > 0) {
         add(s, f->batches / f->seconds, "rate/batches_per_second");
         add(s, f->sampled_edges / f->seconds, "rate/edges_per_second");
+        if (f->links) {
+            add(s, f->positives / f->seconds, "rate/positives_per_second");
+            add(s, f->negatives / f->seconds, "rate/negatives_per_second");
+        }
     }
 }
 

@@ -431,6 +431,17 @@ static void add_histograms(const struct facts *f, const char *key, struct sl_jso
 
 // --- rates ---------------------------------------------------------------------------------------
 
+// Of links, by how many pairs a mini-batch has on average: an epoch's last one may have fewer.
+static void find_pair_rates(const struct sl_job_view *job, struct sl_stats *s)
+{
+    const struct sl_config *c = job->config;
+    const uint64_t n = job->phases->setup.plan.split[SL_SPLIT_TRAIN].n;
+    if (!sl_config_is_links(c) || n == 0)
+        return;
+    s->rates.positives = s->rates.batches * (double)n / (double)sl_phases_batches(c, n);
+    s->rates.negatives = s->rates.positives * c->task.per_positive;
+}
+
 static void find_rates(const struct facts *f, struct sl_stats *s)
 {
     s->rates.batches = RATE(f, sums.batches);
@@ -438,6 +449,7 @@ static void find_rates(const struct facts *f, struct sl_stats *s)
     s->rates.input_nodes = RATE(f, sums.input_nodes);
     s->rates.updates = RATE(f, version);
     s->rates.seconds = f->from ? f->seconds : 0;
+    find_pair_rates(f->job, s);
     s->bytes.blocks = RATE(f, sums.block_bytes);
     s->bytes.blocks_near = RATE(f, sums.blocks_near_bytes);
     s->bytes.features_cache = RATE(f, sums.hit_bytes);
@@ -601,7 +613,7 @@ static void find_bottleneck(const struct facts *f, const struct roles *r, struct
 
 // --- the line ------------------------------------------------------------------------------------
 
-static void find_where(const struct facts *f, struct sl_stats *s)
+static void find_where(const struct facts *f, struct sl_stats *s, char title[SL_MEASURE_TITLE])
 {
     const struct sl_job_view *job = f->job;
     const struct sl_phases *p = job->phases;
@@ -624,6 +636,7 @@ static void find_where(const struct facts *f, struct sl_stats *s)
     s->loss = f->l->loss;
     if (f->l->has_metric) {
         s->metric.name = sl_measure_key(p->measure);
+        s->metric.title = sl_measure_title(p->measure, job->config->evaluate.k, title);
         s->metric.value = f->l->metric;
         s->metric.epoch = f->l->metric_epoch;
     }
@@ -805,10 +818,10 @@ void sl_live_write(const struct sl_live *live, struct sl_json_writer *w)
 {
     const struct facts f = find_facts(live);
     const struct roles roles = find_roles(&f);
-    char sentence[SL_LIVE_SENTENCE_BYTES];
+    char sentence[SL_LIVE_SENTENCE_BYTES], title[SL_MEASURE_TITLE];
     struct sl_stats s;
     sl_fields_clear(&sl_stats_fields, &s);
-    find_where(&f, &s);
+    find_where(&f, &s, title);
     find_split(&f, &roles, &s);
     find_stages(&f, &roles, s.stages);
     find_rates(&f, &s);

@@ -115,7 +115,7 @@ static void draw_results(const struct sl_stats *s, struct sl_area a)
     x = isfinite(s->loss) ? sl_area_printf(a, x, 0, SL_STYLE_PLAIN, "%.4f", s->loss)
                           : sl_area_text(a, x, 0, SL_STYLE_PLAIN, "-");
     if (*s->metric.name) {
-        x = sl_area_printf(a, x + 2, 0, SL_STYLE_BOLD, "%s ", s->metric.name);
+        x = sl_area_printf(a, x + 2, 0, SL_STYLE_BOLD, "%s ", s->metric.title);
         x = isfinite(s->metric.value)
                 ? sl_area_printf(a, x, 0, SL_STYLE_PLAIN, "%.4f", s->metric.value)
                 : sl_area_text(a, x, 0, SL_STYLE_PLAIN, "unknown");

@@ -161,6 +161,9 @@ static void draw_queue(const struct sl_stats *s, struct sl_area a)
     int y = 7;
     if (a.h > y && s->totals.blocks_near_bytes > 0)
         draw_fact(a, y++, "near/s", sl_units_brief_bytes(text, s->bytes.blocks_near));
+    if (a.h > y && isfinite(s->rates.positives))
+        draw_fact(a, y++, "pairs/s",
+                  sl_units_brief_count(text, s->rates.positives + s->rates.negatives));
     if (a.h > y)
         draw_fact(a, y++, "updates/s", sl_units_brief_count(text, s->rates.updates));
     if (a.h > y)

@@ -28,10 +28,13 @@ static int check_pairs(const struct sl_dataset *ds, enum sl_dataset_file f, cons
     const struct sl_npy_header *h = &ds->files->npy[f].head;
     if (!is_there(ds, f) || (sl_dataset_is_id_type(h->dtype) && h->ndim == 2 && h->shape[1] == 2))
         return SL_OK;
-    bool columns = h->ndim == 2 && h->shape[0] == 2;
+    const bool columns = h->ndim == 2 && h->shape[0] == 2 && h->shape[1] != 2;
+    const bool other_type = !sl_dataset_is_id_type(h->dtype) && h->ndim == 2 && h->shape[1] == 2;
     return sl_fail(SL_EFORMAT, "%s, wanted (n, 2) of int32 or int64: a source and a target a row%s",
                    sl_dataset_describe(ds, f).text,
-                   columns ? ": save edge_index.T.copy()" : advice);
+                   columns      ? ": save edge_index.T.copy()"
+                   : other_type ? ": save a.astype(numpy.int64)"
+                                : advice);
 }
 
 // What goes with the edges of a split has no meaning without them.

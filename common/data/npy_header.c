@@ -343,7 +343,7 @@ static int parse_header(const void *bytes, size_t n_bytes, uint64_t file_bytes, 
     const unsigned char *b = bytes;
     if (n_bytes < 10 || memcmp(b, "\x93NUMPY", 6) != 0)
         return sl_fail(SL_EFORMAT, "%s: is not a NumPy .npy file%s", name,
-                       file_bytes == 0 ? " (it is empty)" : "");
+                       file_bytes == 0 ? " (it is empty)" : ": numpy.save writes one");
     unsigned major = b[6], minor = b[7];
     if (major < 1 || major > 3 || minor != 0)
         return sl_fail(SL_EUNSUPPORTED, "%s: npy format version %u.%u, wanted 1.0, 2.0 or 3.0",

@@ -133,6 +133,8 @@ int sl_stats_take(cJSON *line, struct sl_stats *out)
     const cJSON *stages = sl_json_at(line, "stages");
     *out = (struct sl_stats){.line = line};
     sl_fields_read(&sl_stats_fields, line, out);
+    if (!*out->metric.title) // of an older daemon
+        out->metric.title = out->metric.name;
     for (int i = 0; i < SL_LIVE_STAGES; i++)
         sl_fields_read(&sl_stats_stage_fields, sl_json_at(stages, sl_stats_stage_names[i]),
                        &out->stages[i]);

@@ -38,8 +38,8 @@
       SL_GAUGE(6, job_left_seconds, "Seconds until the job is expected to end.")) \
     X(, REAL, loss, SL_GAUGE(7, loss, "Mean training loss of this epoch so far.")) \
     BEGIN() NULLABLE(metric) \
-    X(metric., TEXT, name, SL_JSON) X(metric., REAL, value, SL_JSON) \
-    X(metric., WHOLE, epoch, SL_JSON) \
+    X(metric., TEXT, name, SL_JSON) X(metric., TEXT, title, SL_JSON) \
+    X(metric., REAL, value, SL_JSON) X(metric., WHOLE, epoch, SL_JSON) \
     END(metric) \
     BEGIN() NULLABLE(best) \
     X(best., REAL, value, SL_JSON) X(best., WHOLE, epoch, SL_JSON) \
@@ -60,6 +60,7 @@
     BEGIN() \
     X(rates., REAL, batches, SL_JSON) X(rates., REAL, edges, SL_JSON) \
     X(rates., REAL, input_nodes, SL_JSON) X(rates., REAL, updates, SL_JSON) \
+    X(rates., REAL, positives, SL_JSON) X(rates., REAL, negatives, SL_JSON) \
     X(rates., REAL, seconds, SL_JSON) \
     END(rates) \
     BEGIN() \

@@ -19,7 +19,7 @@ struct sl_synonym {
     // A key's path, a value as JSON ('#': the number of the word), a command with what follows it.
     // NULL: there is none, and `why` says what to do.
     const char *means;
-    const char *why; // where means is NULL; or sl_synonym_gpu; else NULL
+    const char *why; // where means is NULL; or sl_synonym_gpu, or what a value goes with; else NULL
 };
 
 extern const char sl_synonym_gpu[]; // `why` of what only a machine with GPUs can do

@@ -8,6 +8,7 @@ import json
 import operator
 import os
 import warnings
+import zlib
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
@@ -214,7 +215,7 @@ def _negatives_of(asked: Any) -> Tuple[Optional[str], Optional[int]]:
         raise UsageError(
             f"neg_sampling={mode!r}: wanted 'binary', 'triplet', None, or a number of negatives"
         )
-    if amount != int(amount) or not 1 <= amount <= 65536:
+    if not 1 <= amount <= 65536 or amount != int(amount):
         raise UsageError(
             f"neg_sampling: amount: is {amount!r}, wanted a whole number from 1 to 65536: each "
             "positive has as many negatives"
@@ -405,6 +406,7 @@ class Plan(NamedTuple):
     edge_map: Optional[np.ndarray] = None
     pyg: Any = None
     says: Sequence[Tuple[str, str]] = ()  # replacements in messages: arguments for keys
+    list: str = ""  # which seeds or pairs, by the split's name or a checksum; "": the job says it
 
 
 LISTED = "listed"  # order.kind of an epoch in the list's own order
@@ -515,7 +517,12 @@ def plan(
             for argument, key in KEYS.items()
             if asked[argument] is not None
         ],
+        _checksum(seeds if links is None else pairs) or get(job, "input.split") or "train",
     )
+
+
+def _checksum(ids: Optional[np.ndarray]) -> str:
+    return "" if ids is None else f"{zlib.crc32(np.ascontiguousarray(ids, '<i8').data):08x}"
 
 
 def plain(value: Any) -> Any:

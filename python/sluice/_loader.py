@@ -642,6 +642,8 @@ class Loader:
         same: Dict[str, Any] = {name: int(getattr(self._info, name)) for name in SAME}
         if self._links is not None:
             same["per_positive"] = int(self._info.per_positive)
+        if self._plan.list:  # which one that is attached to a job does not know
+            same["input_nodes" if self._links is None else "edge_label_index"] = self._plan.list
         return {**same, "fanout": self.num_neighbors}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -654,7 +656,7 @@ class Loader:
             except (KeyError, TypeError, ValueError):
                 raise UsageError("load_state_dict: wanted what state_dict() has returned") from None
             for name, value in self._same().items():
-                if theirs.get(name) != value:
+                if theirs.get(name, value) != value:
                     raise UsageError(
                         f"load_state_dict: {name}: the state is of a loader with "
                         f"{theirs.get(name)}, this one has {value}: its batches are others"

@@ -157,10 +157,33 @@ def test_wrong_tasks(box):
     refused(box, result, "evaluate.metric", "hits")
 
 
+def test_losses_are_told_apart(box):
+    """That of an evaluation is bce."""
+    for loss, name in (("margin", ", bce loss 0."), ("bce", ", loss 0.")):
+        result, _ = box.run(job(box, epochs=1, **{"task.loss": loss, "output": f"runs/{loss}"}))
+        evaluation = result.ok().out.split("\nvalidation")[1].split("\n")[0]
+        assert name in evaluation, evaluation
+
+
+def test_nothing_to_learn_or_to_judge_by(box):
+    """What the message advises is followed."""
+    folder = box.path("empty")
+    shutil.copytree(links(box), folder)
+    for split in ("train", "val", "test"):
+        np.save(f"{folder}/{split}_edges.npy", np.zeros((0, 2), np.int64))
+    result, _ = box.run(job(box, dataset=folder))
+    refused(box, result, "train_edges.npy is", "remove it")
+    os.remove(f"{folder}/train_edges.npy")
+    result = box.sluice("run", box.job(job(box, dataset=folder)), "--dry-run").ok()
+    assert "note: the data set has no edges to validate or to test" in result.err, result.err
+    result = box.sluice("run", box.job(job(box)), "--dry-run").ok()
+    assert "note:" not in result.err, result.err
+
+
 def test_pairs_that_are_none(box):
     trained(box, "job", epochs=1)
     for pairs, words in (
-        ([[0, 900]], ("pairs.npy", "900", "899")),
+        ([[0, 900]], ("pairs.npy", "the target of pair 0 is 900", "899")),
         ([0, 1], ("pairs.npy", r"\(n, 2\)")),
         ([[0.5, 1]], ("pairs.npy", "int32 or int64")),
     ):
@@ -177,7 +200,8 @@ def test_report_names(box):
     assert "val Hits@20 " in result.ok().err and "pairs right 0." in result.err, result.err
     assert "test        ROC-AUC" in result.out and "Hits@20 0." in result.out, result.out
     assert "uniform negatives a second" in result.out, result.out
-    assert "  Hits@20 " in box.sluice("report", "runs/job").ok().out.split("Epochs")[1]
+    table = box.sluice("report", "runs/job").ok().out.split("Epochs")[1]
+    assert "  pairs right  Hits@20 " in table, table
     epoch = report["epochs"][0]
     assert epoch["negatives"] == 3 * epoch["positives"] > 0, epoch
     assert set(report["test"]) == set(MEASURES), report["test"]

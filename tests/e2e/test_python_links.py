@@ -88,6 +88,9 @@ with open_links(**binary) as on, open_links(**binary) as straight:
         assert all(np.array_equal(a[key], b[key]) for key in a.keys())
     said = refused(on, [0])
     assert "edge_label_index" in said, said
+with open_links(edge_label_index=listed["train"][::-1], **binary) as others:
+    said = refused(others.load_state_dict, state)
+    assert said.startswith("load_state_dict: edge_label_index: the state is of"), said
 for split in "val", "test":
     more = dict(binary, shuffle=False, drop_last=True, batch_size=64)
     with open_links(edge_label_index=split, **more) as held_out:
@@ -178,6 +181,7 @@ def says(*words, data=path, **more):
 
 says("neg_sampling", "triplet", neg_sampling="binarry")
 says("whole number", "0.5", neg_sampling_ratio=0.5)
+says("whole number", "nan", neg_sampling_ratio=float("nan"))
 says("neg_sampling_ratio", "one of them", neg_sampling="binary", neg_sampling_ratio=1)
 says("edge_label", "triplet", neg_sampling="triplet", edge_label=np.ones(5))
 says("edge_label", "5 rows", edge_label=np.ones(5))

@@ -99,6 +99,27 @@ def test_lines(box):
         ]
 
 
+def test_names(box):
+    """As `sluice import --relabel` wrote them, with all separators."""
+    names = ['a,b', 'c "d"', "e"]
+    with open(box.path("edges.csv"), "w", newline="") as file:
+        csv.writer(file).writerows(zip(names, names[1:] + names[:1]))
+    box.sluice("import", "edgelist", "edges.csv", "--relabel", "--out", "data", "-q").ok()
+    retrieve(box, np.array([[1.0, 0], [2, 0], [0, 3]]), [1, 0], 5)
+    command = (*COMMAND, "--names", "--out")
+    refused(box, box.sluice(*command, "n.csv"), "--names", "wanted --dataset DIR, whose names")
+    refused(box, box.sluice(*command, "n.npy", "--dataset", "data"), "--names", ".csv")
+    box.sluice(*command, "n.csv", "--dataset", "data").ok()
+    with open(box.path("n.csv"), newline="") as file:
+        found = [(a, b) for a, _, b, _ in csv.reader(file)][1:]
+    assert found == [(names[1], names[0]), (names[1], names[2]), (names[0], names[1]),
+                     (names[0], names[2])]
+    os.remove(box.path("data/vertex_names.npy"))
+    os.remove(box.path("data/vertex_name_offsets.npy"))
+    said = box.sluice(*command, "o.csv", "--dataset", "data")
+    refused(box, said, "has no names", "--relabel", output="o.csv")
+
+
 def test_of_a_run(box):
     """The same as of the file that `sluice embed` writes; nothing else is left beside --out."""
     box.run(small_job(box.shared_dataset("small")))

@@ -157,7 +157,7 @@ def test_what_is_refused(box):
 
 FAULTY = {
     "columns": (np.zeros((2, 3), np.int32), "is int32 (2, 3), wanted (n, 2)", "edge_index.T"),
-    "floats": (np.zeros((3, 2), np.float32), "is float32 (3, 2), wanted (n, 2)"),
+    "floats": (np.zeros((3, 2), np.float32), "is float32 (3, 2), wanted (n, 2)", "astype"),
     "target": (np.array([[0, 1], [2, 200]]), "the target of pair 1 is 200", "num_nodes = 200"),
     "source": (np.array([[0, 1], [-1, 2]]), "the source of pair 1 is -1"),
 }

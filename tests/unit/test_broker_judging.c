@@ -227,10 +227,20 @@ TEST(links_with_fewer_negatives_than_k_are_all_hits)
     ck_assert_str_eq(found.warning[SL_SPLIT_VAL], "");
     ck_assert_str_eq(found.warning[SL_SPLIT_TEST],
                      "the test's Hits@3 is 1 whatever the model says: there are 2 negatives: set "
-                     "evaluate.k to less, or evaluate.negatives to more");
+                     "evaluate.k to 2 or less, or evaluate.negatives to more");
     config.evaluate.negatives = 3;
     find();
     ck_assert_str_eq(found.warning[SL_SPLIT_TEST], "");
+}
+
+TEST(links_with_an_empty_file_of_negatives_are_told)
+{
+    be_links(3, 2);
+    ds.negatives[SL_SPLIT_TEST] = (struct sl_negatives){.ids = ids};
+    find();
+    ck_assert_str_eq(found.warning[SL_SPLIT_TEST],
+                     "the test has no negatives, so that it ranks nothing: test_neg.npy is empty: "
+                     "put pairs into it, or remove it, and evaluate.negatives are drawn");
 }
 
 TEST(links_with_negatives_of_their_own_are_judged_by_mrr)
@@ -244,7 +254,7 @@ TEST(links_with_negatives_of_their_own_are_judged_by_mrr)
                      "each edge has negatives of its own");
     ck_assert_str_eq(found.warning[SL_SPLIT_VAL],
                      "the validation's Hits@2 is 1 whatever the model says: there is 1 negative "
-                     "for each edge: set evaluate.k to less");
+                     "for each edge: set evaluate.k to 1 or less");
     config.evaluate.metric = SL_METRIC_HITS;
     find();
     ck_assert_int_eq(found.choice.measure, SL_MEASURE_HITS);

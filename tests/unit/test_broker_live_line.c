@@ -91,6 +91,35 @@ TEST(rates_are_of_the_window)
     cJSON_Delete(json);
 }
 
+TEST(links_have_pairs_a_second_and_their_metric_has_its_k)
+{
+    open_phase(SL_PHASE_TRAIN, 8, 0, NULL, 0);
+    cJSON *json = line();
+    ck_assert(cJSON_IsNull(at(json, "rates.positives")));
+    cJSON_Delete(json);
+    job.config.task.kind = SL_JOB_LINKS;
+    job.config.task.per_positive = 3;
+    job.config.evaluate.k = 20;
+    job.phases.measure = SL_MEASURE_HITS;
+    job.phases.setup.plan.split[SL_SPLIT_TRAIN].n = 75; // of 8 batches of 10 the last has 5
+    look();
+    for (int i = 0; i < 8; i++)
+        sample();
+    train(4);
+    sl_clock_advance(20 * SECOND);
+    look();
+    job.meter.has_metric = true;
+    job.meter.metric = 0.25;
+    json = line();
+    const double batches = number(json, "rates.batches");
+    ck_assert_double_gt(batches, 0);
+    ck_assert_double_eq_tol(number(json, "rates.positives"), batches * 75 / 8, 1e-6 * batches);
+    ck_assert_double_eq_tol(number(json, "rates.negatives"), batches * 225 / 8, 1e-6 * batches);
+    ck_assert_str_eq(at(json, "metric.name")->valuestring, "hits");
+    ck_assert_str_eq(at(json, "metric.title")->valuestring, "Hits@20");
+    cJSON_Delete(json);
+}
+
 static void publish_trainer(uint32_t slot, uint32_t worker, uint64_t batches, uint64_t train_ns,
                             uint64_t wait_ns)
 {

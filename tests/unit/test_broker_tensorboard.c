@@ -188,6 +188,20 @@ TEST(an_epoch_is_one_event_with_all_that_is_known)
     ck_assert_uint_eq(events[3]->summary->n_value, SL_COUNT_OF(wanted));
 }
 
+TEST(links_have_rates_of_pairs)
+{
+    struct sl_epoch f = an_epoch();
+    sl_tensorboard_add_epoch(&board, &f, 5);
+    f.links = true;
+    f.positives = 1000;
+    f.negatives = 3000;
+    sl_tensorboard_add_epoch(&board, &f, 10);
+    read_events();
+    ck_assert(isnan(scalar(events[2], "rate/positives_per_second")));
+    ck_assert_double_eq(scalar(events[3], "rate/positives_per_second"), 500);
+    ck_assert_double_eq(scalar(events[3], "rate/negatives_per_second"), 1500);
+}
+
 TEST(a_test_of_the_epoch_is_a_curve_of_its_own)
 {
     struct sl_epoch f = an_epoch();

@@ -298,6 +298,9 @@ static const struct {
     {"# nothing\n\n", NULL, NULL, "found no edge in 2 lines"},
     {"0 1\n", "--skip-lines", "5", "found no edge in 1 lines"},
     {"0 4000000000\n", NULL, NULL, "give --relabel"},
+    {"from,to,when\nu,v,3\n", "--relabel", NULL, "'when': wanted a weight from 0"},
+    {"from,to,when\nu,v,3\n", "--relabel", NULL, "--skip-lines 1 leaves it out"},
+    {"u,v\n", "--relabel", "--bipartite=2", "found 'u': wanted whole numbers: the vertices of two"},
     {"0 1\n\x01\x02x 3\n", NULL, NULL, "line 2: found '??x'"},
 };
 

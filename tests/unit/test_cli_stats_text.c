@@ -121,6 +121,19 @@ TEST(a_page_of_what_has_no_last_epoch)
     assert_has(text, "loss       0.5000, accuracy unknown\n");
 }
 
+TEST(a_page_of_links)
+{
+    const char *text = shown(
+        "{\"schema\": \"sluice.stats/1\", \"time\": 1732180000, \"job\": \"shop\","
+        "\"id\": null, \"state\": \"running\", \"phase\": \"train\", \"epoch\": 6,"
+        "\"epochs\": null, \"loss\": 0.5, \"metric\": {\"name\": \"hits\", \"title\": "
+        "\"Hits@20\", \"value\": 0.25, \"epoch\": 5}, \"rates\": {\"batches\": 2, \"edges\": 4,"
+        "\"positives\": 2000, \"negatives\": 6000}}",
+        PAGE);
+    assert_has(text, "loss       0.5000, Hits@20 0.2500 after epoch 6\n");
+    assert_has(text, "pairs      2.00 k positives/s, 6.00 k negatives/s\n");
+}
+
 TEST(a_page_has_it_all)
 {
     const char *text = shown(full, PAGE);

@@ -271,7 +271,10 @@ static void check_value(const struct sl_synonym *s, const char *word)
     char set[160], means[SL_SYNONYM_BYTES], key[64];
     ck_assert_ptr_eq(sl_synonym_find(SL_SYNONYM_VALUE, s->key, word, means), s);
     take_word(s->key, 0, key);
-    const char *beside = strcmp(key, "model.aggregator") == 0 ? "model.kind=graphsage" : NULL;
+    const char *beside = strcmp(key, "model.aggregator") == 0 ? "model.kind=graphsage"
+                         : strncmp(key, "task.", 5) == 0 && strcmp(key, "task.kind") != 0
+                             ? "task.kind=link"
+                             : NULL;
     snprintf(set, sizeof set, "%s=%s", key, word);
     ck_assert_msg(load(set, beside) == SL_EINVAL && says(means), "%s: %s", set, sl_error_message());
     ck_assert_msg(s->why != sl_synonym_gpu || says("'sluice doctor'"), "%s: %s", set,
