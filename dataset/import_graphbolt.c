@@ -135,7 +135,7 @@ static int get_n_nodes(struct graphbolt *g, const cJSON *graph)
 static int parse_edge(struct sl_csv *c, const char **p)
 {
     const struct graphbolt *g = c->context;
-    return sl_csv_put_edge(c, p, g->n_nodes, 0);
+    return sl_csv_put_edge(c, p, sl_edge_ends_of(g->n_nodes), 0);
 }
 
 static int read_edges_csv(struct sl_import *im, struct graphbolt *g, const char *path)
@@ -177,7 +177,7 @@ static int read_edges(struct sl_import *im, struct graphbolt *g)
     if (strcmp(format, "csv") == 0)
         SL_TRY(read_edges_csv(im, g, path));
     else
-        SL_TRY(sl_array_put_edges(im, &place, NULL, SL_EDGES_EITHER, g->n_nodes));
+        SL_TRY(sl_array_put_edges(im, &place, NULL, SL_EDGES_EITHER, sl_edge_ends_of(g->n_nodes)));
     const cJSON *feature;
     cJSON_ArrayForEach(feature, get(graph, "feature_data"))
     {

@@ -230,7 +230,7 @@ static int read_edges(struct sl_import *im, struct igb *g)
     char path[SL_STAGING_PATH_BYTES + 64];
     const struct sl_array_place edges = {
         .path = file_of(g, "paper__cites__paper/edge_index.npy", path)};
-    SL_TRY(sl_array_put_edges(im, &edges, NULL, SL_EDGES_E_2, g->n_nodes));
+    SL_TRY(sl_array_put_edges(im, &edges, NULL, SL_EDGES_E_2, sl_edge_ends_of(g->n_nodes)));
     return sl_import_finish_edges(im, g->n_nodes);
 }
 

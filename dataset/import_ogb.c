@@ -42,11 +42,11 @@
 #include "common/base/narrow.h"
 #include "dataset/array_sink.h"
 #include "dataset/csv_reader.h"
+#include "dataset/csv_rows.h"
 #include "dataset/line_scan.h"
 #include "dataset/import_vertices.h"
 #include "dataset/ogb_links.h"
 #include "dataset/torch_file.h"
-#include "dataset/vertex_sink.h"
 
 enum { PATH_BYTES = 4352 };
 
@@ -63,9 +63,6 @@ struct ogb {
     uint64_t n_nodes, n_edges;
     char scheme[256];
 
-    struct sl_feature_sink features;
-    struct sl_label_sink labels;
-    struct sl_list_sink list;
     struct sl_ogb_links pairs;
 };
 
@@ -162,7 +159,8 @@ static int parse_edge(struct sl_csv *c, const char **p)
 {
     const struct ogb *ogb = c->context;
     const bool weighted = ogb->weights && c->line <= ogb->n_edges; // else there are too many
-    return sl_csv_put_edge(c, p, ogb->n_nodes, weighted ? (double)ogb->weights[c->line - 1] : 0);
+    return sl_csv_put_edge(c, p, sl_edge_ends_of(ogb->n_nodes),
+                           weighted ? (double)ogb->weights[c->line - 1] : 0);
 }
 
 static int fail_edges(const struct sl_csv *c, uint64_t n, const char *what)
@@ -241,100 +239,18 @@ static int read_topology(struct sl_csv *c)
 
 // ---- vertices -----------------------------------------------------------------------------------
 
-static int check_rows(const struct sl_csv *c, uint64_t n_rows)
-{
-    const struct ogb *ogb = c->context;
-    if (n_rows == ogb->n_nodes)
-        return SL_OK;
-    return sl_fail(SL_EFORMAT,
-                   "import %s: found %" PRIu64 " rows: wanted one for each of the %" PRIu64
-                   " vertices: get the data set again",
-                   c->path, n_rows, ogb->n_nodes);
-}
-
-// A whole line of n numbers into one of the two; with nan, "nan" in any letters is one too.
-static int scan_row(struct sl_csv *c, const char **p, uint64_t n, bool nan, const char *what,
-                    float *floats, double *doubles)
-{
-    char wanted[128];
-    for (uint64_t d = 0; d < n; d++) {
-        double x = NAN;
-        const char *q = sl_line_skip_gap(*p), *end;
-        if (nan && strncasecmp(q, "nan", 3) == 0)
-            end = q + 3;
-        else
-            end = sl_line_scan_real(q, &x);
-        if (!end || !(sl_line_is_gap(*end) || *end == '\n') ||
-            !(isfinite((float)x) || (nan && isnan(x)))) {
-            if (n > 1)
-                snprintf(wanted, sizeof wanted, "%s in column %" PRIu64 " of %" PRIu64, what, d + 1,
-                         n);
-            return sl_csv_fail(c, q, n > 1 ? wanted : what);
-        }
-        if (floats)
-            floats[d] = (float)x;
-        else
-            doubles[d] = x;
-        *p = end;
-    }
-    return sl_csv_end_line(c, p, n > 1 ? "as many columns as in the first row" : "one column");
-}
-
-// The first row says how many columns there are.
-static int parse_features(struct sl_csv *c, const char **p)
-{
-    struct ogb *ogb = c->context;
-    struct sl_feature_sink *in = &ogb->features;
-    if (c->line > ogb->n_nodes)
-        return check_rows(c, c->line);
-    if (!in->w)
-        SL_TRY(sl_feature_sink_open(in, c->im, ogb->n_nodes, sl_csv_count_columns(*p), false,
-                                    c->path));
-    SL_TRY(scan_row(c, p, in->dim, false, "a finite number up to " SL_FLOAT32_LARGEST " (float32)",
-                    in->values, NULL));
-    return sl_feature_sink_put(in, in->values, c->path);
-}
-
 static int read_features(struct sl_csv *c)
 {
     struct ogb *ogb = c->context;
-    if (!find_csv(c, "raw/node-feat"))
-        return SL_OK;
-    int rc = sl_csv_read(c, "features", parse_features);
-    if (rc == SL_OK)
-        rc = check_rows(c, c->line);
-    return sl_feature_sink_close(&ogb->features, rc, c->path);
-}
-
-static int parse_label(struct sl_csv *c, const char **p)
-{
-    struct ogb *ogb = c->context;
-    struct sl_label_sink *in = &ogb->labels;
-    if (c->line > ogb->n_nodes)
-        return check_rows(c, c->line);
-    if (!in->w)
-        SL_TRY(sl_label_sink_open(in, c->im, ogb->n_nodes, sl_csv_count_columns(*p),
-                                  (enum sl_task)ogb->task, c->path));
-    const char *wanted = in->task == SL_TASK_MULTICLASS
-                             ? "a class from 0, or nan for a vertex without one"
-                             : "a number, or nan for unknown";
-    const char *begin = *p;
-    SL_TRY(scan_row(c, p, in->n_columns, true, wanted, NULL, in->values));
-    double x = in->values[0];
-    if (in->task == SL_TASK_MULTICLASS && !isnan(x) && (x != floor(x) || x >= SL_SINK_MAX_CLASSES))
-        return sl_csv_fail(c, begin, wanted);
-    return sl_label_sink_put(in, c->line - 1, in->values, c->path);
+    return find_csv(c, "raw/node-feat") ? sl_csv_put_features(c->im, c->path, ogb->n_nodes) : SL_OK;
 }
 
 static int read_labels(struct sl_csv *c)
 {
     struct ogb *ogb = c->context;
-    if (!find_csv(c, "raw/node-label"))
-        return SL_OK;
-    int rc = sl_csv_read(c, "labels", parse_label);
-    if (rc == SL_OK)
-        rc = check_rows(c, c->line);
-    return sl_label_sink_close(&ogb->labels, rc, c->path);
+    return find_csv(c, "raw/node-label")
+               ? sl_csv_put_labels(c->im, c->path, ogb->n_nodes, (enum sl_task)ogb->task)
+               : SL_OK;
 }
 
 // ---- the binary layout --------------------------------------------------------------------------
@@ -394,7 +310,7 @@ static int read_zipped_graph(struct sl_import *im, struct ogb *ogb, const struct
     const struct sl_array_place features = {.zip = zip, .key = "node_feat"};
     SL_TRY(read_sizes(ogb, zip));
     list_left_out_members(im, zip);
-    SL_TRY(sl_array_put_edges(im, &edges, NULL, SL_EDGES_2_E, ogb->n_nodes));
+    SL_TRY(sl_array_put_edges(im, &edges, NULL, SL_EDGES_2_E, sl_edge_ends_of(ogb->n_nodes)));
     if (im->edge_sink.n_read != ogb->n_edges)
         return sl_fail(SL_EFORMAT,
                        "import %s: edge_index: found %" PRIu64 " edges: wanted %" PRIu64
@@ -455,15 +371,6 @@ static int choose_scheme(struct sl_import *im, struct ogb *ogb)
     return SL_OK;
 }
 
-static int parse_split(struct sl_csv *c, const char **p)
-{
-    struct ogb *ogb = c->context;
-    uint64_t v;
-    SL_TRY(sl_csv_scan_below(c, p, ogb->n_nodes, "a vertex", &v));
-    SL_TRY(sl_csv_end_line(c, p, "one vertex"));
-    return sl_list_sink_put(&ogb->list, (int64_t)v, c->path);
-}
-
 static int read_csv_split(struct sl_csv *c)
 {
     struct ogb *ogb = c->context;
@@ -471,21 +378,7 @@ static int read_csv_split(struct sl_csv *c)
         char name[320];
         snprintf(name, sizeof name, "split/%s/%s", ogb->scheme, split_files[i]);
         SL_TRY(need_csv(c, name));
-        SL_TRY(sl_list_sink_open(&ogb->list, c->im, (enum sl_split)i, ogb->n_nodes));
-        int rc = sl_csv_read(c, "split", parse_split);
-        SL_TRY(sl_list_sink_close(&ogb->list, rc, (enum sl_split)i));
-    }
-    return SL_OK;
-}
-
-static int put_list(struct ogb *ogb, struct sl_array_reader *r)
-{
-    int64_t v[512];
-    while (sl_array_left(r) > 0) {
-        const uint64_t n = SL_MIN(sl_array_left(r), (uint64_t)SL_COUNT_OF(v));
-        SL_TRY(sl_array_read_integers(r, n, v));
-        for (uint64_t i = 0; i < n; i++)
-            SL_TRY(sl_list_sink_put(&ogb->list, v[i], sl_array_name(r)));
+        SL_TRY(sl_csv_put_list(c->im, c->path, (enum sl_split)i, ogb->n_nodes));
     }
     return SL_OK;
 }
@@ -500,9 +393,7 @@ static int read_torch_part(struct sl_import *im, struct ogb *ogb, const struct s
         return sl_ogb_links_read(im, t, file, group, s, ogb->n_nodes, &ogb->pairs);
     }
     SL_TRY(sl_torch_open_array(t, NULL, group, &r));
-    int rc = sl_list_sink_open(&ogb->list, im, s, ogb->n_nodes);
-    if (rc == SL_OK)
-        rc = sl_list_sink_close(&ogb->list, put_list(ogb, r), s);
+    int rc = sl_array_put_list(im, r, s, ogb->n_nodes);
     sl_array_close(r);
     return rc;
 }
