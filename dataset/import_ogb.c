@@ -20,7 +20,7 @@
  * Each csv file may also be there without .gz. An edge u,v makes u an in-neighbour of v. The sizes
  * are checked against what the files hold, so an incomplete download is found here.
  *
- * OGB's own loader adds the reverse of every edge to the data sets whose entry in its master list
+ * Graphs of several types: ogb_typed.h. OGB's own loader adds the reverse of every edge to the data sets whose entry in its master list
  * says add_inverse_edge: edges are doubled, self-loops too, and nothing is merged. So does this
  * importer where SRC bears the name of such a data set, or --add-inverse-edge is given. Labels
  * of several columns are a 0/1 matrix (ogbn-proteins).
@@ -46,6 +46,7 @@
 #include "dataset/line_scan.h"
 #include "dataset/import_vertices.h"
 #include "dataset/ogb_links.h"
+#include "dataset/ogb_typed.h"
 #include "dataset/torch_file.h"
 
 enum { PATH_BYTES = 4352 };
@@ -93,13 +94,13 @@ static int need_csv(struct sl_csv *c, const char *name)
 {
     if (find_csv(c, name))
         return SL_OK;
-    if (is_there(c->im, "raw/triplet-type-list.csv.gz") ||
-        is_there(c->im, "raw/edge_index_dict.npz"))
-        return sl_fail(SL_EUNSUPPORTED,
-                       "import %s: it has several types of vertices and edges (such as ogbn-mag "
-                       "and ogbl-biokg): wanted a data set with one of each: `sluice import "
-                       "edgelist` reads one type's edge.csv.gz of raw/relations",
-                       c->im->source);
+    if (is_there(c->im, "raw/edge_index_dict.npz"))
+        return sl_fail(
+            SL_EUNSUPPORTED,
+            "import %s: it has several types of vertices and relations in the binary "
+            "layout: wanted the csv layout, as that of ogbn-mag (raw/relations), or what "
+            "`sluice import typed` reads",
+            c->im->source);
     return sl_fail(SL_ENOENT,
                    "import %s: there is no %s.csv.gz: wanted the unpacked directory of an OGB node "
                    "or link data set, the one with raw/ and split/ in it",
@@ -525,6 +526,10 @@ static int read_ogb(struct sl_import *im, void *context)
         goto out;
     if (!im->split)
         SL_TRY_OUT(choose_scheme(im, ogb));
+    if (sl_ogb_is_typed(im)) {
+        rc = sl_ogb_typed_read(im, (enum sl_task)ogb->task, ogb->scheme);
+        goto out;
+    }
     decide_inverse(im, ogb);
     if (ogb->binary) {
         SL_TRY_OUT(read_binary(im, ogb));
@@ -596,9 +601,11 @@ const struct sl_import_format sl_import_ogb = {
     .about = "Reads a node or link property prediction data set of OGB, csv.gz or data.npz: SRC is "
              "its unpacked directory with raw/ and split/ in it. Inverse edges are added where "
              "OGB's own loader adds them, by SRC's name. Of a link data set the pairs of its split "
-             "become train_edges.npy and so on, with their weights and its negatives.",
+             "become train_edges.npy and so on, with their weights and its negatives. A graph of "
+             "several types, as ogbn-mag, keeps them.",
     .example = "sluice import ogb dataset/ogbn_products --out data/products\n"
                "sluice import ogb dataset/ogbl_collab --out data/collab\n"
+               "sluice import ogb dataset/ogbn_mag --reverse --out data/mag\n"
                "sluice import ogb dataset/ogbn_arxiv --symmetrise --out data/arxiv",
     .split = split,
     .has_features = true,

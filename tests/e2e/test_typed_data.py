@@ -1,7 +1,6 @@
 """Data sets of several types of vertices and relations: imports against a NumPy reference."""
 
 import gzip
-import json
 import os
 
 import numpy as np
@@ -37,10 +36,6 @@ def draw(seed):
     ]
 
 
-def flipped(edges, weight):
-    return edges[::-1], weight
-
-
 def one_each(source, target, weight, own):
     """The first of equal edges; those of the file before those that were added."""
     kept = {}
@@ -54,6 +49,7 @@ def one_each(source, target, weight, own):
 
 def reference(types, relations, reverse=False):
     """What the data set has to be: metadata's relations, indptr, indices, edge_weight."""
+    count = {t[0]: t[1] for t in types}
     base = dict(zip([t[0] for t in types], np.cumsum([0] + [t[1] for t in types])))
     relations = [r + (None,) for r in relations]
     for source, name, target, edges, weight, _ in list(relations) if reverse else []:
@@ -70,7 +66,7 @@ def reference(types, relations, reverse=False):
             s, t, w = one_each(s, t, np.concatenate([w, w[~loop]]), own)
             of = name
         order = np.lexsort((s, t))  # stable: equal edges in the order of the file
-        degrees = np.bincount(t, minlength=COUNT[target])
+        degrees = np.bincount(t, minlength=count[target])
         before = sum(map(len, indices))
         indptr.append(before + np.cumsum(degrees) - degrees)
         indices.append(base[source] + s[order])
@@ -227,6 +223,110 @@ def test_options(box):
             edges = np.concatenate([edges, np.tile(np.arange(COUNT[source]), (2, 1))], 1)
         wanted.append((source, name, target, edges, None))
     check(box, "loops", front("paper"), wanted, weighted=False)
+
+
+# ---- other programs' layouts --------------------------------------------------------------------
+
+
+def save_csv(box, path, rows):
+    os.makedirs(os.path.dirname(box.path(path)), exist_ok=True)
+    write_text(box.path(path), rows)
+
+
+def mag_folder(box):
+    """As ogbn-mag is laid out."""
+    relations = [r[:4] + (None,) for r in draw(3)]
+    for source, name, target, edges, _ in relations:
+        folder = f"mag/raw/relations/{source}___{name}___{target}"
+        save_csv(box, f"{folder}/edge.csv.gz", edges.T)
+        save_csv(box, f"{folder}/num-edge-list.csv.gz", [[edges.shape[1]]])
+    save_csv(box, "mag/raw/num-node-dict.csv.gz", [list(COUNT), list(COUNT.values())])
+    save_csv(box, "mag/raw/triplet-type-list.csv.gz", [r[:3] for r in relations])
+    for name, n, dim, dtype in TYPES:
+        if dim:
+            x = features(name, n, dim, dtype)
+            save_csv(box, f"mag/raw/node-feat/{name}/node-feat.csv.gz", x)
+    labels = np.arange(COUNT["paper"]) % 5
+    save_csv(box, "mag/raw/node-label/paper/node-label.csv.gz", labels[:, None])
+    for s, ids in MAG_SPLIT.items():
+        save_csv(box, f"mag/split/time/paper/{s}.csv.gz", np.array(ids)[:, None])
+    has = [list(COUNT), [n == "paper" for n in COUNT]]
+    save_csv(box, "mag/split/time/nodetype-has-split.csv.gz", has)
+    return relations, labels
+
+
+MAG_SPLIT = {"train": [5, 64, 0], "valid": [1], "test": [2, 3]}
+
+
+@cases(False, True)
+def test_ogb(box, reverse):
+    relations, labels = mag_folder(box)
+    box.sluice("import", "ogb", "mag", *["--reverse"][: int(reverse)], "--out", "made").ok()
+    # Numbers that are text are float32.
+    types = [(name, n, dim, dtype and "float32") for name, n, dim, dtype in front("paper")]
+    check(box, "made", types, relations, reverse, weighted=False)
+    assert np.array_equal(np.load(box.path("made", "node_label.npy")), labels)
+    for theirs, ours in (("train", "train"), ("valid", "val"), ("test", "test")):
+        assert np.load(box.path("made", f"{ours}_idx.npy")).tolist() == MAG_SPLIT[theirs]
+
+
+def test_ogb_that_is_not_whole(box):
+    relations, _ = mag_folder(box)
+    save_csv(box, "mag/raw/relations/author___writes___paper/num-edge-list.csv.gz", [[399]])
+    said = box.sluice("import", "ogb", "mag", "-q", "--out", "made")
+    refused(box, said, "found 400 edges", "wanted 399", output="made")
+    os.remove(box.path("mag/raw/relations/author___writes___paper/edge.csv.gz"))
+    said = box.sluice("import", "ogb", "mag", "-q", "--out", "made")
+    refused(box, said, "author___writes___paper/edge.csv", "is not there", output="made")
+    save_csv(box, "mag/raw/num-node-dict.csv.gz", [list(COUNT)[:2], [1, 2]])
+    said = box.sluice("import", "ogb", "mag", "-q", "--out", "made")
+    refused(box, said, "triplet-type-list", "'venue'", output="made")
+
+
+@cases(False, True)
+def test_igb(box, raw):
+    """The heterogeneous layout; papers without headers, as in the large sizes, are told apart."""
+    rng = np.random.default_rng(8)
+    counts = {"paper": 40, "author": 70, "institute": 3, "fos": 9}
+    ends = ["paper__cites__paper", "paper__written_by__author", "author__affiliated_to__institute"]
+    relations = []
+    for key in ends + ["paper__topic__fos"]:
+        source, name, target = key.split("__")
+        e = np.stack([rng.integers(0, counts[t], 150) for t in (source, target)])
+        os.makedirs(box.path("igb/processed", key))
+        np.save(box.path("igb/processed", key, "edge_index.npy"), e.T.astype(np.int32))
+        relations.append((source, name, target, e, None))
+    x = {t: rng.random((n, 1024)).astype(np.float32) for t, n in counts.items()}
+    labels = rng.integers(0, 19, 40).astype(np.float32)
+    for t in counts:
+        os.makedirs(box.path("igb/processed", t))
+        path = box.path("igb/processed", t, "node_feat.npy")
+        x[t].tofile(path) if raw and t == "paper" else np.save(path, x[t])
+    path = box.path("igb/processed/paper/node_label_19.npy")
+    labels.tofile(path) if raw else np.save(path, labels)
+    options = ["--raw", "--nodes", "40"] if raw else []
+    options += ["--hetero", "--reverse", "--remove-self-loops", "--add-self-loops"]
+    box.sluice("import", "igb", "igb", *options, "--out", "made").ok()
+    # cites is symmetric, without duplicates, with a self-loop each; so it is given as such.
+    a = np.zeros((40, 40), bool)
+    a[tuple(relations[0][3])] = True
+    a |= a.T
+    np.fill_diagonal(a, True)
+    relations[0] = ("paper", "cites", "paper", np.stack(a.nonzero()), None)
+    listed, indptr, indices, _ = reference(list(counts.items()), relations, True)
+    metadata = read_json(box.path("made", "metadata.json"))
+    assert metadata["relations"] == listed and metadata["num_classes"] == 19
+    assert np.array_equal(np.load(box.path("made", "indptr.npy")), indptr)
+    assert np.array_equal(np.load(box.path("made", "indices.npy")), indices)
+    for t in counts:
+        assert np.array_equal(np.load(box.path("made", f"node_feat.{t}.npy")), x[t])
+    assert np.array_equal(np.load(box.path("made", "node_label.npy")), labels)
+    lists = [np.load(box.path("made", f"{s}_idx.npy")) for s in ("train", "val", "test")]
+    assert [len(ids) for ids in lists] == [24, 8, 8]
+    box.sluice("inspect", "made").ok()
+
+
+# ---- what is refused ----------------------------------------------------------------------------
 
 
 def change(graph, *path, to):
