@@ -283,6 +283,69 @@ def test_ogb_that_is_not_whole(box):
     refused(box, said, "triplet-type-list", "'venue'", output="made")
 
 
+def graphbolt_folder(box):
+    """metadata.yaml and its files; papers 0 to 19 have labels."""
+    types = [t for t in TYPES if t[1]]
+    relations = [r[:4] + (None,) for r in draw(4) if r[2] != "topic"]
+    os.makedirs(box.path("bolt"))
+    lines = ["dataset_name: papers", "graph:", "  nodes:"]
+    for name, n, _, _ in types:
+        lines += [f"    - type: {name}", f"      num: {n}"]
+    lines += ["  edges:"]
+    for i, (source, name, target, edges, _) in enumerate(relations):
+        form = ("csv", "numpy")[i % 2]
+        path = f"{i}.csv" if form == "csv" else f"{i}.npy"
+        if form == "csv":
+            write_text(box.path("bolt", path), edges.T)
+        else:
+            np.save(box.path("bolt", path), edges)
+        lines += [f'    - type: "{source}:{name}:{target}"']
+        lines += [f"      format: {form}", f"      path: {path}"]
+    lines += ["feature_data:"]
+    for name, n, dim, dtype in types:
+        if dim:
+            np.save(box.path("bolt", f"{name}.npy"), features(name, n, dim, dtype))
+            lines += ["  - domain: node", f"    type: {name}", "    name: feat"]
+            lines += ["    format: numpy", f"    path: {name}.npy"]
+    lines += ["tasks:", "  - name: areas", "    num_classes: 7"]
+    for s, (first, end) in BOLT_SETS.items():
+        np.save(box.path("bolt", f"{s}.npy"), np.arange(first, end)[::-1])
+        np.save(box.path("bolt", f"{s}_y.npy"), np.arange(first, end)[::-1] % 6)
+        lines += [f"    {s}_set:", "      - type: paper", "        data:"]
+        for name, path in (("seeds", f"{s}.npy"), ("labels", f"{s}_y.npy")):
+            lines += [f"          - name: {name}", "            format: numpy"]
+            lines += [f"            path: {path}"]
+    return types, relations, lines
+
+
+BOLT_SETS = {"train": (0, 12), "validation": (12, 15), "test": (15, 20)}
+
+
+def write_yaml(box, lines):
+    with open(box.path("bolt", "metadata.yaml"), "w") as file:
+        file.write("\n".join(lines) + "\n")
+
+
+def test_graphbolt(box):
+    types, relations, lines = graphbolt_folder(box)
+    write_yaml(box, lines)
+    box.sluice("import", "graphbolt", "bolt", "--reverse", "--out", "made").ok()
+    types.sort(key=lambda t: t[0] != "paper")
+    seen = check(box, "made", types, relations, reverse=True, weighted=False)
+    assert seen["num_classes"] == 7 and seen["unlabelled"] == COUNT["paper"] - 20
+    assert np.load(box.path("made", "val_idx.npy")).tolist() == [14, 13, 12]
+    label = np.load(box.path("made", "node_label.npy"))
+    assert np.array_equal(label[:20], np.arange(20) % 6) and (label[20:] == -1).all()
+    for old, new, word in (
+        ('"author:writes:paper"', '"author:writes"', "source:relation:target"),
+        ('"author:writes:paper"', '"writer:writes:paper"', "'writer'"),
+        ("      - type: paper", "      - type: book", "type of each set"),
+    ):
+        write_yaml(box, [line.replace(old, new) for line in lines])
+        said = box.sluice("import", "graphbolt", "bolt", "-q", "--out", "other")
+        refused(box, said, word, output="other")
+
+
 @cases(False, True)
 def test_igb(box, raw):
     """The heterogeneous layout; papers without headers, as in the large sizes, are told apart."""
