@@ -1,6 +1,7 @@
 """Data sets of several types of vertices and relations: imports against a NumPy reference."""
 
 import gzip
+import itertools
 import os
 
 import numpy as np
@@ -387,6 +388,84 @@ def test_igb(box, raw):
     lists = [np.load(box.path("made", f"{s}_idx.npy")) for s in ("train", "val", "test")]
     assert [len(ids) for ids in lists] == [24, 8, 8]
     box.sluice("inspect", "made").ok()
+
+
+# ---- the generator ------------------------------------------------------------------------------
+
+
+def relation_rows(box, folder, name):
+    """Sources of each target, numbers within their types, as (targets, degree); all are alike."""
+    metadata = read_json(box.path(folder, "metadata.json"))
+    counts = {t["name"]: t["count"] for t in metadata["types"]}
+    first = dict(zip(counts, np.cumsum([0, *counts.values()])))
+    indptr, indices = (np.load(box.path(folder, f"{f}.npy")) for f in ("indptr", "indices"))
+    row = 0
+    for r in metadata["relations"]:
+        if r["name"] == name:
+            edges = indices[indptr[row] : indptr[row + counts[r["target"]]]]
+            return (edges - first[r["source"]]).reshape(counts[r["target"]], -1)
+        row += counts[r["target"]]
+    raise AssertionError(name)
+
+
+def best_guess(writers, areas, stray):
+    """The accuracy of the most frequent area, by all that may happen; the paper's is 0."""
+    sum = 0
+    for of in itertools.product(range(areas), repeat=writers):
+        n = np.bincount(of, minlength=areas)
+        chance = np.prod([1 - stray if a == 0 else stray / (areas - 1) for a in of])
+        sum += chance * (n[0] == n.max()) / (n == n.max()).sum()
+    return sum
+
+
+GENERATED = ((4, 3, 0.3), (2, 4, 0.45), (3, 1, 0.2), (5, 5, 0.0), (7, 4, 0.6))
+
+
+@cases(*GENERATED)
+def test_generator(box, areas, writers, stray):
+    options = ["--nodes", "2001", "--authors", "151", "--fields", str(3 * areas + 1)]
+    options += ["--classes", str(areas), "--writers", str(writers), "--stray", str(stray)]
+    box.sluice("generate", "typed", *options, "--noise", "0.05", "--out", "made").ok()
+    box.sluice("inspect", "made").ok()
+    said = read_json(box.path("made", "metadata.json"))["generator"]
+    label = np.load(box.path("made", "node_label.npy"))
+    field = relation_rows(box, "made", "studied_by")[:, 0]
+    x = np.load(box.path("made", "node_feat.field.npy"))
+    # The nearest other field by features is of the same area, which is its number's.
+    distance = np.square(x[:, None] - x).sum(2) + 99 * np.eye(len(x))
+    assert np.array_equal(distance.argmin(1) % areas, np.arange(len(x)) % areas)
+    area = field % areas
+    writes, reviews = (relation_rows(box, "made", name) for name in ("writes", "reviews"))
+    both = np.concatenate([writes, reviews], 1)
+    assert all(len(set(row)) == areas * writers for row in both.tolist())
+    # Without the relations' names every paper has the same neighbours' areas.
+    assert (np.sort(area[both], 1) == np.repeat(np.arange(areas), writers)).all()
+    # With them the most frequent area of the writers is right as often as is said.
+    n = np.stack([(area[writes] == a).sum(1) for a in range(areas)], 1)
+    at_best = n == n.max(1, keepdims=True)
+    right = (at_best[np.arange(len(n)), label] / at_best.sum(1)).mean()
+    best = said["best_accuracy"]
+    assert abs(best - best_guess(writers, areas, stray)) < 1e-9
+    assert abs(right - best) < 5 * np.sqrt(best * (1 - best) / len(n)) + 1e-12
+    assert said["blind_accuracy"] == np.bincount(label).max() / len(label)
+
+
+def test_generator_is_reproducible(box):
+    options = ["--nodes", "9000", "--authors", "4000"]
+    box.sluice("generate", "typed", *options, "--threads", "1", "--out", "one").ok()
+    box.sluice("generate", "typed", *options, "--memory", "1MiB", "--out", "two").ok()
+    for name in os.listdir(box.path("one")):
+        one, two = (open(box.path(d, name), "rb").read() for d in ("one", "two"))
+        assert one == two or name == "metadata.json", name
+    for options, word in (
+        (["--edges", "7"], "--writers"),
+        (["--classes", "1"], "two areas"),
+        (["--authors", "39"], "--writers"),
+        (["--fields", "7"], "--classes 8"),
+        (["--stray", "0.9"], "at most 0.875"),
+    ):
+        said = box.sluice("generate", "typed", *options, "-q", "--out", "three")
+        refused(box, said, word, output="three")
 
 
 # ---- what is refused ----------------------------------------------------------------------------
