@@ -285,10 +285,10 @@ static const struct sl_option options[] = {
 
 static int check_sizes(const struct typed *g, const struct sl_generate *run)
 {
-    if (run->edges_given)
-        return FAIL(
-            "--edges does not go with it: --writers and the numbers of vertices say how many "
-            "there are");
+    if (run->edges_given && run->edges)
+        return FAIL("--edges %" PRIu64 ": --writers and the numbers of vertices say how many edges "
+                    "there are, wanted 0 (the same vertices without any) or no --edges",
+                    run->edges);
     if (run->classes < 2)
         return FAIL("--classes %" PRIu64 ": wanted two areas or more", run->classes);
     if (g->stray > 1 - 1.0 / g->n_areas)
@@ -325,9 +325,10 @@ static void lay_out(struct typed *g, const struct sl_generate *run)
         const int r = i % N_FORWARD;
         g->first_row[i] = g->n_rows;
         g->n_rows += g->n[i < N_FORWARD ? forward[r].target : forward[r].source];
-        g->n_edges[i] = r == WRITES    ? g->n[PAPER] * g->writers
-                        : r == REVIEWS ? g->n[PAPER] * g->writers * (g->n_areas - 1)
-                                       : g->n[AUTHOR];
+        g->n_edges[i] = run->edges_given ? 0
+                        : r == WRITES    ? g->n[PAPER] * g->writers
+                        : r == REVIEWS   ? g->n[PAPER] * g->writers * (g->n_areas - 1)
+                                         : g->n[AUTHOR];
     }
 }
 
@@ -338,8 +339,8 @@ static int prepare(struct sl_generate *run, void *context, struct sl_generator *
     lay_out(g, run);
     SL_TRY(check_sizes(g, run));
     g->paper_dim = dim;
-    g->best = best_accuracy(g->writers, g->n_areas, g->stray);
     g->blind = (double)sl_div_up(g->n[PAPER], (uint64_t)g->n_areas) / (double)g->n[PAPER];
+    g->best = run->edges_given ? g->blind : best_accuracy(g->writers, g->n_areas, g->stray);
     sl_permutation_init(&g->scramble, g->n[PAPER], g->seed, 0);
     if (dim)
         SL_TRY(sl_class_features_init(&g->of_fields, g->seed, g->n_areas, SL_MAX(dim / 2, 1u),

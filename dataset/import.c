@@ -12,7 +12,6 @@
 #include "common/data/dataset.h"
 #include "common/text/units.h"
 #include "dataset/line_scan.h"
-#include "dataset/typed_import.h"
 
 const struct sl_import_format *const sl_import_formats[] = {
     &sl_import_edgelist, &sl_import_mtx, &sl_import_ogb,       &sl_import_igb,
@@ -37,7 +36,8 @@ void sl_import_fini(struct sl_import *im)
     if (im->context && im->format->close)
         im->format->close(im->context);
     free(im->context);
-    sl_typed_import_free(im->typed);
+    if (im->typed)
+        im->of_typed->close(im);
     sl_dataset_builder_fini(&im->making);
 }
 
@@ -103,7 +103,7 @@ static int write_metadata(struct sl_import *im)
     if (im->typed) {
         cJSON_DeleteItemFromObject(root, "feat_dim");
         cJSON_DeleteItemFromObject(root, "directed");
-        sl_typed_import_describe(im, root);
+        im->of_typed->describe(im, root);
     }
     cJSON *source = cJSON_AddObjectToObject(root, "source");
     cJSON_AddStringToObject(source, "format", im->format->name);
@@ -166,7 +166,7 @@ static void summarise(void *context, struct sl_table *t)
     const struct sl_import *im = context;
     summarise_edges(im, t);
     if (im->typed)
-        sl_typed_import_summarise(im, t);
+        im->of_typed->summarise(im, t);
     im->format->summarise(im, im->context, t);
     if (im->holdout)
         sl_edge_split_summarise(&im->held, t);

@@ -51,6 +51,13 @@ struct sl_import_vertices {
     struct sl_overlaps overlaps; // of the source's own split
 };
 
+struct sl_import;
+struct sl_import_typed {
+    void (*describe)(const struct sl_import *im, cJSON *root); // keys of metadata.json
+    void (*summarise)(const struct sl_import *im, struct sl_table *t);
+    void (*close)(struct sl_import *im);
+};
+
 struct sl_import {
     // Options.
     struct sl_dataset_builder making;
@@ -71,8 +78,9 @@ struct sl_import {
     const struct sl_import_format *format;
     void *context;                 // the format's own
     const char *feature_file;      // NULL: node_feat.npy
-    struct sl_typed_import *typed; // of a graph of several types, else NULL (typed_import.h)
-    uint64_t memory_held;          // of memory_bytes, by the format, while edges are sorted
+    struct sl_typed_import *typed; // of a graph of several types, else NULL (typed_import.h),
+    const struct sl_import_typed *of_typed; // and what is done with it
+    uint64_t memory_held; // of memory_bytes, by the format, while edges are sorted
     struct sl_edge_sink edge_sink;
     struct sl_import_vertices vertices;
     struct sl_csc_summary csc;

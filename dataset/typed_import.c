@@ -14,31 +14,6 @@
 #include "dataset/import_vertices.h"
 #include "dataset/line_scan.h"
 
-int sl_typed_import_begin(struct sl_import *im)
-{
-    static const char *const why = "is for graphs of one type";
-    const char *option = im->symmetrise ? "symmetrise" : im->holdout ? "holdout" : NULL;
-    if (option)
-        return sl_fail(SL_EINVAL, "import %s %s: --%s %s, and this one has several: %s",
-                       im->format->name, im->source, option, why,
-                       im->symmetrise ? "--reverse adds relations the other way" : "leave it out");
-    im->typed = calloc(1, sizeof *im->typed);
-    return im->typed ? SL_OK : sl_fail(SL_ENOMEM, "import %s: no memory", im->source);
-}
-
-void sl_typed_import_free(struct sl_typed_import *t)
-{
-    if (!t)
-        return;
-    for (uint32_t i = 0; i < t->n_types; i++)
-        free(t->type[i].feat.path);
-    for (uint32_t i = 0; i < t->n_files; i++) {
-        free(t->relation[i].edges.path);
-        free(t->relation[i].weights.path);
-    }
-    free(t);
-}
-
 // ---- the table ----------------------------------------------------------------------------------
 
 static int check_name(const char *from, const char *what, const char *name)
@@ -399,7 +374,7 @@ int sl_typed_import_finish(struct sl_import *im)
 
 // ---- what is said of it -------------------------------------------------------------------------
 
-void sl_typed_import_describe(const struct sl_import *im, cJSON *root)
+static void describe(const struct sl_import *im, cJSON *root)
 {
     const struct sl_typed_import *t = im->typed;
     cJSON *types = cJSON_AddArrayToObject(root, "types");
@@ -427,7 +402,7 @@ void sl_typed_import_describe(const struct sl_import *im, cJSON *root)
         cJSON_AddStringToObject(root, "label_type", t->type[0].name);
 }
 
-void sl_typed_import_summarise(const struct sl_import *im, struct sl_table *table)
+static void summarise(const struct sl_import *im, struct sl_table *table)
 {
     char a[SL_UNITS_BYTES];
     const struct sl_typed_import *t = im->typed;
@@ -448,4 +423,33 @@ void sl_typed_import_summarise(const struct sl_import *im, struct sl_table *tabl
         sl_table_row(table, "%s %s -%s-> %s|%s", i ? "      " : "edges ", t->type[r->source].name,
                      r->name, t->type[r->target].name, sl_units_grouped(a, r->n_edges));
     }
+}
+
+static void close_typed(struct sl_import *im)
+{
+    struct sl_typed_import *t = im->typed;
+    for (uint32_t i = 0; i < t->n_types; i++)
+        free(t->type[i].feat.path);
+    for (uint32_t i = 0; i < t->n_files; i++) {
+        free(t->relation[i].edges.path);
+        free(t->relation[i].weights.path);
+    }
+    free(t);
+}
+
+// ---- the beginning ------------------------------------------------------------------------------
+
+static const struct sl_import_typed of_typed = {describe, summarise, close_typed};
+
+int sl_typed_import_begin(struct sl_import *im)
+{
+    static const char *const why = "is for graphs of one type";
+    const char *option = im->symmetrise ? "symmetrise" : im->holdout ? "holdout" : NULL;
+    if (option)
+        return sl_fail(SL_EINVAL, "import %s %s: --%s %s, and this one has several: %s",
+                       im->format->name, im->source, option, why,
+                       im->symmetrise ? "--reverse adds relations the other way" : "leave it out");
+    im->of_typed = &of_typed;
+    im->typed = calloc(1, sizeof *im->typed);
+    return im->typed ? SL_OK : sl_fail(SL_ENOMEM, "import %s: no memory", im->source);
 }

@@ -62,7 +62,6 @@ struct sl_typed_import {
 
 // im->typed, empty (sl_import_fini() frees it). SL_ENOMEM; SL_EINVAL for options that it cannot have.
 int sl_typed_import_begin(struct sl_import *im);
-void sl_typed_import_free(struct sl_typed_import *t); // NULL is fine
 
 // Both check names, of which `from` is the file; *out (borrowed) has them and nothing else.
 int sl_typed_import_add_type(struct sl_import *im, const char *from, const char *name, uint64_t n,
@@ -87,8 +86,5 @@ int sl_typed_import_list(struct sl_import *im, const struct sl_import_file *file
 
 // All the rest, once labels and lists are read.
 int sl_typed_import_finish(struct sl_import *im);
-
-void sl_typed_import_describe(const struct sl_import *im, cJSON *root); // into metadata.json
-void sl_typed_import_summarise(const struct sl_import *im, struct sl_table *t);
 
 #endif

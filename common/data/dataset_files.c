@@ -9,7 +9,6 @@
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/base/threads.h"
-#include "common/data/dataset_internal.h"
 #include "common/data/scan.h"
 
 #define SHARD_ADVICE                                                                               \

@@ -83,6 +83,9 @@ const struct sl_file_id *sl_dataset_known_file(const struct sl_dataset_known_fil
 int sl_dataset_map_files(struct sl_dataset *ds, unsigned need,
                          const struct sl_dataset_known_files *known);
 
+// Those of them that are of types (dataset_typed.c).
+int sl_dataset_map_types(struct sl_dataset *ds, const struct sl_dataset_known_files *known);
+
 // The files that are mapped, stripes one by one. Returns how many. Borrowed from ds.
 struct sl_dataset_part {
     const char *name; // in the data set's directory; of a stripe its path

@@ -457,6 +457,13 @@ def test_generator_is_reproducible(box):
     for name in os.listdir(box.path("one")):
         one, two = (open(box.path(d, name), "rb").read() for d in ("one", "two"))
         assert one == two or name == "metadata.json", name
+    box.sluice("generate", "typed", *options, "--edges", "0", "--out", "none").ok()
+    assert not len(np.load(box.path("none", "indices.npy")))
+    generator = read_json(box.path("none", "metadata.json"))["generator"]
+    assert generator["best_accuracy"] == generator["blind_accuracy"]
+    for name in ("node_feat.paper", "node_feat.field", "node_label", "train_idx"):
+        one, none = (np.load(box.path(d, f"{name}.npy")) for d in ("one", "none"))
+        assert np.array_equal(one, none), name
     for options, word in (
         (["--edges", "7"], "--writers"),
         (["--classes", "1"], "two areas"),
