@@ -30,7 +30,7 @@ enum { PATH_BYTES = SL_CSV_PATH_BYTES };
 
 struct ogb_typed {
     char names[SL_TYPES_MAX][SL_TYPE_NAME_BYTES]; // of the line of types
-    uint32_t n_names, n_relations;
+    uint32_t n_names;
     uint64_t n_edges; // of a num-edge-list
 };
 

@@ -254,21 +254,18 @@ static int put_relation(struct sl_import *im, uint32_t i, const uint64_t *first,
     struct sl_typed_import *t = im->typed;
     struct sl_import_relation *r = &t->relation[i], *from = source_of(t, r);
     struct sl_edge_sink *in = &im->edge_sink;
-    const struct sl_edge_sink before = {.n_read = in->n_read,
-                                        .n_self_loops = in->n_self_loops,
-                                        .n_reversed = in->n_reversed,
-                                        .n_underflows = in->n_underflows};
-    const uint64_t n_before = im->csc.n_edges;
+    const uint64_t n_read = in->n_read, n_loops = in->n_self_loops, n_lost = in->n_underflows,
+                   n_before = im->csc.n_edges;
     const bool within = r->source == r->target;
     in->weighted = from->weighted && im->weights;
     in->both_ways = r->reverse_of == i && im->reverse;
     in->swapped = r->swapped;
     in->of_two = !within;
     SL_TRY(read_edges(im, from));
-    SL_TRY(check_count(from, in->n_read - before.n_read));
+    SL_TRY(check_count(from, in->n_read - n_read));
     SL_TRY(sl_edge_sink_flush(in));
     SL_TRY(sl_edge_sort_finish(in->sort));
-    sl_progress_begin(&im->making.progress, r->name, in->n_read - before.n_read, "edges");
+    sl_progress_begin(&im->making.progress, r->name, in->n_read - n_read, "edges");
     const struct sl_csc_plan plan = {
         .n_nodes = t->type[r->target].n,
         .first_source = first[r->source],
@@ -281,10 +278,10 @@ static int put_relation(struct sl_import *im, uint32_t i, const uint64_t *first,
     sl_edge_sort_destroy(in->sort);
     in->sort = NULL;
     r->n_edges = im->csc.n_edges - n_before;
-    if (r->swapped) { // read before
-        in->n_read = before.n_read;
-        in->n_self_loops = before.n_self_loops;
-        in->n_underflows = before.n_underflows;
+    if (r->swapped) { // these were counted before
+        in->n_read = n_read;
+        in->n_self_loops = n_loops;
+        in->n_underflows = n_lost;
     }
     return SL_OK;
 }
