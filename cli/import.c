@@ -35,6 +35,9 @@ static void release(void *state)
 static const struct sl_option edge_options[] = {
     {.name = "symmetrise", AT(FLAG, symmetrise),
      .help = "add the reverse of every edge and keep each edge once"},
+    {.name = "reverse", AT(FLAG, reverse),
+     .help = "of a graph of several types: add to every relation between two types the one the "
+             "other way (rev_NAME), and make those within a type symmetric, each edge kept once"},
     {.name = "dedup", AT(FLAG, dedup),
      .help = "keep each edge once"},
     {.name = "duplicates", AT(CHOICE, duplicates), .choices = sl_duplicate_rules,

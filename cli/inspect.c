@@ -24,6 +24,7 @@
 #include "cli/command.h"
 #include "cli/dataset_command.h"
 #include "cli/inspect_labels.h"
+#include "cli/inspect_types.h"
 #include "cli/output.h"
 #include "common/text/table.h"
 #include "common/text/units.h"
@@ -48,6 +49,7 @@ struct inspection {
     double min_weight, mean_weight, max_weight; // where edges have weights
     uint64_t n_within; // edges of a graph of two sides that join vertices of one
     struct sl_label_summary labels;
+    struct sl_types_summary types;
     struct sl_batch_estimate batch;
     struct sl_pair_audit pairs[SL_SPLIT_COUNT];
     struct sl_overlaps overlaps;               // of a data set that says that there may be some
@@ -59,8 +61,9 @@ struct inspection {
 static void count_degrees(struct inspection *in)
 {
     const struct sl_dataset *ds = &in->ds;
-    in->min_degree = ds->n_nodes ? UINT64_MAX : 0;
-    for (uint64_t v = 0; v < ds->n_nodes; v++) {
+    const uint64_t n = sl_dataset_lists(ds);
+    in->min_degree = n ? UINT64_MAX : 0;
+    for (uint64_t v = 0; v < n; v++) {
         uint64_t d = sl_dataset_degree(ds, v);
         in->min_degree = SL_MIN(in->min_degree, d);
         in->max_degree = SL_MAX(in->max_degree, d);
@@ -78,7 +81,7 @@ static void count_weights(struct inspection *in)
     if (!ds->edge_weight || ds->n_edges == 0)
         return;
     in->min_weight = in->max_weight = (double)ds->edge_weight[0];
-    for (uint64_t v = 0; v < ds->n_nodes; v++) {
+    for (uint64_t v = 0; v < sl_dataset_lists(ds); v++) {
         double of_vertex = 0;
         for (uint64_t e = ds->indptr[v]; e < ds->indptr[v + 1]; e++) {
             double w = (double)ds->edge_weight[e] + 0.0; // makes -0 a 0
@@ -105,12 +108,14 @@ static int find_overlaps(struct inspection *in)
     struct sl_overlap_list list[SL_SPLIT_COUNT];
     for (int s = 0; s < SL_SPLIT_COUNT; s++)
         list[s] = (struct sl_overlap_list){ds->split[s].ids, SL_DTYPE_U32, ds->split[s].n};
-    return ds->may_overlap ? sl_overlaps_find(list, ds->n_nodes, 0, &in->overlaps) : SL_OK;
+    return ds->may_overlap ? sl_overlaps_find(list, sl_dataset_labelled(ds), 0, &in->overlaps)
+                           : SL_OK;
 }
 
 static double mean_degree(const struct inspection *in)
 {
-    return in->ds.n_nodes ? (double)in->ds.n_edges / (double)in->ds.n_nodes : 0;
+    const uint64_t n = sl_dataset_lists(&in->ds);
+    return n ? (double)in->ds.n_edges / (double)n : 0;
 }
 
 // Calls show() for each file of the data set's directory, by name.
@@ -179,7 +184,7 @@ static void show_sides(struct sl_table *t, const struct inspection *in)
 
 static uint64_t feature_bytes(const struct sl_dataset *ds)
 {
-    return ds->feat ? sl_features_bytes(ds) : 0;
+    return ds->feat ? sl_features_bytes(ds) : sl_types_feature_bytes(ds);
 }
 
 // Pairs that models of links learn and are judged by.
@@ -232,11 +237,16 @@ static void print_overview(const struct inspection *in)
                      in->min_weight, in->mean_weight, in->max_weight,
                      sl_units_grouped(a, ds->weightless_vertices),
                      sl_units_grouped(b, ds->weightless_edges));
-    sl_table_row(&t, "in-degree|min %s, mean %.1f, max %s, %s vertices without",
+    sl_table_row(&t, "in-degree|min %s, mean %.1f, max %s, %s %s without",
                  sl_units_grouped(a, in->min_degree), mean_degree(in),
                  sl_units_grouped(b, in->max_degree),
-                 sl_units_grouped((char[SL_UNITS_BYTES]){0}, in->bins[0]));
-    if (ds->feat)
+                 sl_units_grouped((char[SL_UNITS_BYTES]){0}, in->bins[0]),
+                 ds->typed.n_types ? "rows" : "vertices");
+    if (ds->typed.n_types)
+        sl_table_row(&t, "types|%" PRIu32 " of vertices, %" PRIu32 " relations of %s rows",
+                     ds->typed.n_types, ds->typed.n_relations,
+                     sl_units_grouped(a, ds->typed.n_rows));
+    else if (ds->feat)
         sl_table_row(&t, "features|%" PRIu32 " x %s, %s a vertex", ds->feat_dim,
                      sl_npy_dtype_name(ds->feat_dtype),
                      sl_units_bytes(a, ds->feat_dim * sl_dtype_bytes(ds->feat_dtype)));
@@ -258,7 +268,7 @@ static void print_overview(const struct inspection *in)
         if (ds->split[s].n)
             sl_table_row(&t, "%s|%s vertices, %.1f %%", split_names[s],
                          sl_units_grouped(a, ds->split[s].n),
-                         100.0 * (double)ds->split[s].n / (double)ds->n_nodes);
+                         100.0 * (double)ds->split[s].n / (double)sl_dataset_labelled(ds));
     for (int s = 0; s < SL_SPLIT_COUNT; s++)
         show_pairs(in, s, &t);
     for (uint32_t i = 0; i < in->overlaps.n; i++)
@@ -285,7 +295,9 @@ static void print_degrees(const struct inspection *in)
     struct sl_table t;
     for (uint32_t b = 0; b < in->n_bins; b++)
         largest = SL_MAX(largest, in->bins[b]);
-    sl_table_init(&t, "r r r l", (const char *[]){"in-degree", "vertices", "share", ""});
+    sl_table_init(
+        &t, "r r r l",
+        (const char *[]){"in-degree", in->ds.typed.n_types ? "rows" : "vertices", "share", ""});
     for (uint32_t b = 0; b < in->n_bins; b++) {
         int n = (int)ceil((double)in->bins[b] / (double)largest * HISTOGRAM_COLUMNS);
         memset(bar, '#', (size_t)n);
@@ -296,7 +308,8 @@ static void print_degrees(const struct inspection *in)
         sl_units_grouped(to, high);
         sl_table_row(&t, "%s%s%s|%s|%.1f %%|%s", from, high > low ? " - " : "",
                      high > low ? to : "", sl_units_grouped(a, in->bins[b]),
-                     100.0 * (double)in->bins[b] / (double)SL_MAX(in->ds.n_nodes, 1u), bar);
+                     100.0 * (double)in->bins[b] / (double)SL_MAX(sl_dataset_lists(&in->ds), 1u),
+                     bar);
     }
     printf("\n");
     sl_table_print(&t, stdout);
@@ -441,6 +454,7 @@ static cJSON *to_json(const struct inspection *in)
     if (ds->feat)
         cJSON_AddStringToObject(root, "feat_dtype", sl_npy_dtype_name(ds->feat_dtype));
     add_sides(root, in);
+    sl_types_summary_to_json(&in->types, root);
     add_shard(root, ds);
     cJSON_AddNumberToObject(root, "num_classes", ds->n_classes);
     sl_label_summary_to_json(&in->labels, root);
@@ -470,7 +484,7 @@ static int inspect(void *state)
     struct inspection *in = state;
     SL_TRY(sl_batch_estimate_parse("inspect", in->fanout, &in->batch));
     uint64_t begin = sl_now_ns();
-    SL_TRY(sl_dataset_check_open(in->path, SL_NEED_TOPOLOGY | SL_TAKES_SHARD,
+    SL_TRY(sl_dataset_check_open(in->path, SL_NEED_TOPOLOGY | SL_TAKES_SHARD | SL_TAKES_TYPES,
                                  in->full ? SL_CHECK_FULL : SL_CHECK_CACHED, false, &in->ds));
     in->open_seconds = (double)(sl_now_ns() - begin) * 1e-9;
     SL_TRY(open_names(&in->ds, SL_NAMES_VERTEX, in->ds.n_nodes, &in->vertex_names));
@@ -479,13 +493,18 @@ static int inspect(void *state)
     count_weights(in);
     count_within(in);
     SL_TRY(find_overlaps(in));
-    for (int s = 0; s < SL_SPLIT_COUNT; s++)
-        SL_TRY(sl_pair_audit_run(&in->ds, (enum sl_split)s, &in->pairs[s]));
+    SL_TRY(sl_types_summary_make(&in->types, &in->ds));
     SL_TRY(sl_label_summary_make(&in->labels, &in->ds));
-    SL_TRY(sl_batch_estimate_run(&in->ds, ESTIMATE_EDGES, &in->batch));
+    // These go by the list of all sources of a vertex, which a graph of several types has not.
+    const bool plain = in->ds.typed.n_types == 0;
+    for (int s = 0; s < SL_SPLIT_COUNT && plain; s++)
+        SL_TRY(sl_pair_audit_run(&in->ds, (enum sl_split)s, &in->pairs[s]));
+    if (plain)
+        SL_TRY(sl_batch_estimate_run(&in->ds, ESTIMATE_EDGES, &in->batch));
     if (in->output == SL_OUTPUT_JSON)
         return sl_output_json_pages(to_json(in), "inspect");
     print_overview(in);
+    sl_types_summary_print(&in->types);
     print_degrees(in);
     sl_label_summary_print(&in->labels);
     print_batch(in);
@@ -499,6 +518,7 @@ static void release(void *state)
     sl_names_close(&in->vertex_names);
     sl_names_close(&in->class_names);
     sl_label_summary_fini(&in->labels);
+    sl_types_summary_fini(&in->types);
 }
 
 #define AT(kind, field) SL_OPTION_AT(kind, inspection, field)

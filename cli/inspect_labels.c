@@ -27,7 +27,7 @@ static void add_value(struct sl_label_column *c, double x)
 
 static void count_classes(struct sl_label_summary *s, const struct sl_dataset *ds)
 {
-    for (uint64_t v = 0; v < ds->n_nodes; v++) {
+    for (uint64_t v = 0; v < sl_dataset_labelled(ds); v++) {
         if (ds->label[v] < 0)
             s->n_unlabelled++;
         else
@@ -40,7 +40,7 @@ static int count_targets(struct sl_label_summary *s, const struct sl_dataset *ds
     float *row = malloc(s->n * sizeof *row);
     if (!row)
         return sl_fail(SL_ENOMEM, "inspect %s: no memory for %" PRIu32 " labels", ds->path, s->n);
-    for (uint64_t v = 0; v < ds->n_nodes; v++) {
+    for (uint64_t v = 0; v < sl_dataset_labelled(ds); v++) {
         uint32_t known = 0;
         sl_dataset_targets(ds, v, row);
         for (uint32_t c = 0; c < s->n; c++) {
@@ -58,7 +58,7 @@ static int count_targets(struct sl_label_summary *s, const struct sl_dataset *ds
 
 int sl_label_summary_make(struct sl_label_summary *s, const struct sl_dataset *ds)
 {
-    *s = (struct sl_label_summary){.n_nodes = ds->n_nodes};
+    *s = (struct sl_label_summary){.n_nodes = sl_dataset_labelled(ds)};
     if ((!ds->label && !ds->target) || ds->n_classes == 0)
         return SL_OK;
     s->task = ds->task;

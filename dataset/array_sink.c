@@ -118,6 +118,11 @@ static int open_weights(struct sl_import *im, const struct sl_array_place *place
 static int fail_vertex(const struct sl_array_reader *r, uint64_t element, int64_t found,
                        uint64_t n_nodes)
 {
+    if (n_nodes == 0)
+        return sl_fail(SL_EFORMAT,
+                       "import %s: element %" PRIu64 ": found %" PRId64
+                       ": wanted no edge, for its type has no vertices",
+                       sl_array_name(r), element, found);
     return sl_fail(SL_EFORMAT,
                    "import %s: element %" PRIu64 ": found %" PRId64
                    ": wanted a vertex from 0 to %" PRIu64,
@@ -138,19 +143,19 @@ static int get_weight(const struct lanes *l, uint64_t i, uint64_t first, double 
 }
 
 static int put_edge(struct sl_import *im, const struct lanes *l, uint64_t i, uint64_t first,
-                    uint64_t n_nodes)
+                    struct sl_edge_ends ends)
 {
     double weight;
     SL_TRY(get_weight(l, i, first, &weight));
-    if ((uint64_t)l->x[i] >= n_nodes)
-        return fail_vertex(l->a, first + i, l->x[i], n_nodes);
-    if ((uint64_t)l->y[i] >= n_nodes)
-        return fail_vertex(l->b ? l->b : l->a, first + i, l->y[i], n_nodes);
+    if ((uint64_t)l->x[i] >= ends.n_sources)
+        return fail_vertex(l->a, first + i, l->x[i], ends.n_sources);
+    if ((uint64_t)l->y[i] >= ends.n_targets)
+        return fail_vertex(l->b ? l->b : l->a, first + i, l->y[i], ends.n_targets);
     return sl_edge_sink_put(&im->edge_sink, (uint32_t)l->x[i], (uint32_t)l->y[i], weight);
 }
 
 // n edges: from a and b, or pairs from a alone.
-static int put_lanes(struct sl_import *im, struct lanes *l, uint64_t n, uint64_t n_nodes)
+static int put_lanes(struct sl_import *im, struct lanes *l, uint64_t n, struct sl_edge_ends ends)
 {
     sl_progress_begin(&im->making.progress, "edges", n, "edges");
     for (uint64_t done = 0; done < n;) {
@@ -166,7 +171,7 @@ static int put_lanes(struct sl_import *im, struct lanes *l, uint64_t n, uint64_t
         if (l->w)
             SL_TRY(sl_array_read_doubles(l->w, some, l->weight));
         for (uint64_t i = 0; i < some; i++)
-            SL_TRY(put_edge(im, l, i, done, n_nodes));
+            SL_TRY(put_edge(im, l, i, done, ends));
         done += some;
         sl_progress_set(&im->making.progress, done);
     }
@@ -175,7 +180,7 @@ static int put_lanes(struct sl_import *im, struct lanes *l, uint64_t n, uint64_t
 
 int sl_array_put_edges(struct sl_import *im, const struct sl_array_place *place,
                        const struct sl_array_place *weights, enum sl_edge_shape shape,
-                       uint64_t n_nodes)
+                       struct sl_edge_ends ends)
 {
     struct lanes *l;
     int rc;
@@ -201,7 +206,7 @@ int sl_array_put_edges(struct sl_import *im, const struct sl_array_place *place,
     if (weights)
         SL_TRY_OUT(open_weights(im, weights, n, &l->w));
     SL_TRY_OUT(sl_import_start_edges(im));
-    rc = put_lanes(im, l, n, n_nodes);
+    rc = put_lanes(im, l, n, ends);
 out:
     close_lanes(l);
     return rc;
@@ -226,7 +231,7 @@ int sl_array_put_coordinates(struct sl_import *im, const struct sl_coordinate_ed
     }
     SL_TRY_OUT(open_weights(im, &e->weights, n, &l->w));
     SL_TRY_OUT(sl_import_start_edges(im));
-    rc = put_lanes(im, l, n, n_nodes);
+    rc = put_lanes(im, l, n, sl_edge_ends_of(n_nodes));
 out:
     close_lanes(l);
     return rc;
@@ -472,6 +477,27 @@ out:
     rc = sl_label_sink_close(&in, rc, r ? sl_array_name(r) : im->source);
     sl_array_close(r);
     return rc;
+}
+
+static int put_list(struct sl_array_reader *r, struct sl_list_sink *list)
+{
+    int64_t v[512];
+    while (sl_array_left(r) > 0) {
+        const uint64_t n = SL_MIN(sl_array_left(r), (uint64_t)SL_COUNT_OF(v));
+        SL_TRY(sl_interrupt_check());
+        SL_TRY(sl_array_read_integers(r, n, v));
+        for (uint64_t i = 0; i < n; i++)
+            SL_TRY(sl_list_sink_put(list, v[i], sl_array_name(r)));
+    }
+    return SL_OK;
+}
+
+int sl_array_put_list(struct sl_import *im, struct sl_array_reader *r, enum sl_split split,
+                      uint64_t n_nodes)
+{
+    struct sl_list_sink list;
+    SL_TRY(sl_list_sink_open(&list, im, split, n_nodes));
+    return sl_list_sink_close(&list, put_list(r, &list), split);
 }
 
 int sl_array_get_numbers(const struct sl_array_place *place, uint64_t most, int64_t *out,

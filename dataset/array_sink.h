@@ -24,14 +24,13 @@ int sl_array_open(const struct sl_array_place *place, struct sl_array_reader **o
 
 /*
  * Edges as an array of (2, E), all sources and then all destinations, or of (E, 2) pairs;
- * SL_EDGES_EITHER takes both, and (2, 2) for the first. Starts the sort and feeds it. Every id must
- * be below n_nodes. weights (E) or (E, 1): NULL or empty = none; kept when im->edge_sink.weighted
+ * SL_EDGES_EITHER takes both, and (2, 2) for the first. Starts the sort and feeds it. weights (E) or (E, 1): NULL or empty = none; kept when im->edge_sink.weighted
  * is set.
  */
 enum sl_edge_shape { SL_EDGES_2_E, SL_EDGES_E_2, SL_EDGES_EITHER };
 int sl_array_put_edges(struct sl_import *im, const struct sl_array_place *place,
                        const struct sl_array_place *weights, enum sl_edge_shape shape,
-                       uint64_t n_nodes);
+                       struct sl_edge_ends ends);
 
 /*
  * Edges of a compressed sparse matrix: indptr (n_nodes + 1), indices (E), perhaps weights (E),
@@ -65,6 +64,10 @@ int sl_array_put_sparse_features(struct sl_import *im, const struct sl_compresse
 // (n_nodes), (n_nodes, 1) or (n_nodes, C): node_label.npy.
 int sl_array_put_labels(struct sl_import *im, const struct sl_array_place *place, uint64_t n_nodes,
                         enum sl_task task);
+
+// What is left of the reader's array: vertices, into the list of a split.
+int sl_array_put_list(struct sl_import *im, struct sl_array_reader *r, enum sl_split split,
+                      uint64_t n_nodes);
 
 // The numbers of a short array of integers (a shape): at most `most`, exactly *n are there.
 int sl_array_get_numbers(const struct sl_array_place *place, uint64_t most, int64_t *out,

@@ -3,6 +3,7 @@
 #include <float.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
@@ -18,25 +19,25 @@ struct edge {
 };
 
 // Elements on their way into the files.
-struct csc {
+struct sl_csc_files {
     struct sl_npy_writer *indptr, *indices, *weight;
-    const struct sl_csc_plan *plan;
-    uint64_t next_row; // rows below it have their start in indptr
+    const struct sl_csc_plan *plan; // of what is being written
+    uint64_t next_row;              // its rows below it have their start in indptr
     uint64_t row_begin;
     bool has_loop; // that row, so far
     struct edge edge;
     struct sl_csc_summary *summary;
 };
 
-static int put_edge(struct csc *c, uint32_t source, float weight)
+static int put_edge(struct sl_csc_files *c, uint32_t source, float weight)
 {
     c->summary->n_edges++;
     c->summary->has_weights |= c->weight && weight != 1;
-    SL_TRY(sl_npy_writer_append_id(c->indices, source));
+    SL_TRY(sl_npy_writer_append_id(c->indices, c->plan->first_source + source));
     return c->weight ? sl_npy_writer_append(c->weight, &weight, sizeof weight) : SL_OK;
 }
 
-static int put_loop(struct csc *c)
+static int put_loop(struct sl_csc_files *c)
 {
     c->has_loop = true;
     c->summary->n_loops_added++;
@@ -44,7 +45,7 @@ static int put_loop(struct csc *c)
 }
 
 // No more edges of the row that was opened last.
-static int close_row(struct csc *c)
+static int close_row(struct sl_csc_files *c)
 {
     struct sl_csc_summary *s = c->summary;
     if (c->plan->add_self_loops && !c->has_loop)
@@ -56,7 +57,7 @@ static int close_row(struct csc *c)
 }
 
 // Every row up to and including `row` begins at the present edge (or is empty before it).
-static int open_rows(struct csc *c, uint64_t row)
+static int open_rows(struct sl_csc_files *c, uint64_t row)
 {
     while (c->next_row <= row) {
         if (c->next_row > 0)
@@ -70,7 +71,7 @@ static int open_rows(struct csc *c, uint64_t row)
 }
 
 // The place of the row's self-loop among its sources, which rise, is not passed without one.
-static int pass_loop(struct csc *c, uint32_t source)
+static int pass_loop(struct sl_csc_files *c, uint32_t source)
 {
     uint64_t row = c->next_row - 1;
     if (c->has_loop || source < row)
@@ -81,15 +82,15 @@ static int pass_loop(struct csc *c, uint32_t source)
     return SL_OK;
 }
 
-static int open_files(struct csc *c, const struct sl_staging *st)
+static int open_files(struct sl_csc_files *c, const struct sl_staging *st, uint64_t n_rows,
+                      uint64_t n_ids, bool weighted)
 {
     char path[SL_STAGING_PATH_BYTES];
-    uint64_t n_starts = c->plan->n_nodes + 1, later = SL_NPY_ROWS_LATER;
+    uint64_t n_starts = n_rows + 1, later = SL_NPY_ROWS_LATER;
     SL_TRY(sl_npy_writer_open(sl_staging_file(st, "indptr.npy", path), SL_DTYPE_I64, 1, &n_starts,
                               &c->indptr));
-    SL_TRY(sl_npy_writer_open_ids(sl_staging_file(st, "indices.npy", path), c->plan->n_nodes,
-                                  &c->indices));
-    if (c->plan->weighted)
+    SL_TRY(sl_npy_writer_open_ids(sl_staging_file(st, "indices.npy", path), n_ids, &c->indices));
+    if (weighted)
         SL_TRY(sl_npy_writer_open(sl_staging_file(st, "edge_weight.npy", path), SL_DTYPE_F32, 1,
                                   &later, &c->weight));
     return SL_OK;
@@ -120,7 +121,7 @@ static void join(struct edge *e, float weight, enum sl_duplicates rule)
 }
 
 // The edge is complete: no other one has its ends.
-static int end_edge(struct csc *c)
+static int end_edge(struct sl_csc_files *c)
 {
     const struct sl_csc_plan *plan = c->plan;
     const struct edge *e = &c->edge;
@@ -141,7 +142,8 @@ static int end_edge(struct csc *c)
                     plan->weight ? plan->weight(plan->context, source, row) : (float)weight);
 }
 
-static int write_all(struct csc *c, struct sl_edge_sort *edges, struct sl_progress *progress)
+static int write_all(struct sl_csc_files *c, struct sl_edge_sort *edges,
+                     struct sl_progress *progress)
 {
     const struct sl_csc_plan *plan = c->plan;
     const uint64_t *keys;
@@ -153,7 +155,7 @@ static int write_all(struct csc *c, struct sl_edge_sort *edges, struct sl_progre
         if (n == 0)
             break;
         for (size_t i = 0; i < n; i++) {
-            float weight = weights ? weights[i] : 0;
+            float weight = weights ? weights[i] : 1;
             if (plan->duplicates && c->edge.n && keys[i] == c->edge.key) {
                 c->summary->n_duplicates++;
                 join(&c->edge, weight, plan->duplicates);
@@ -165,19 +167,50 @@ static int write_all(struct csc *c, struct sl_edge_sort *edges, struct sl_progre
         sl_progress_add(progress, n);
     }
     SL_TRY(end_edge(c));
-    return open_rows(c, plan->n_nodes); // closes the last row; its start is the end of all
+    SL_TRY(plan->n_nodes ? open_rows(c, plan->n_nodes - 1) : SL_OK);
+    return plan->n_nodes ? close_row(c) : SL_OK;
+}
+
+int sl_csc_open(const struct sl_staging *st, uint64_t n_rows, uint64_t n_ids, bool weighted,
+                struct sl_csc_summary *out, struct sl_csc_files **files)
+{
+    *out = (struct sl_csc_summary){.n_nodes = n_ids};
+    struct sl_csc_files *c = *files = calloc(1, sizeof *c);
+    if (!c)
+        return sl_fail(SL_ENOMEM, "writing the topology: no memory");
+    c->summary = out;
+    return open_files(c, st, n_rows, n_ids, weighted);
+}
+
+int sl_csc_put(struct sl_csc_files *c, struct sl_edge_sort *edges, const struct sl_csc_plan *plan,
+               struct sl_progress *progress)
+{
+    c->plan = plan;
+    c->next_row = 0;
+    c->edge = (struct edge){0};
+    return write_all(c, edges, progress);
+}
+
+int sl_csc_close(struct sl_csc_files *c, int rc)
+{
+    if (!c)
+        return rc;
+    if (rc == SL_OK)
+        rc = sl_npy_writer_append_id(c->indptr, c->summary->n_edges);
+    rc = sl_npy_writer_close(&c->indices, rc);
+    rc = sl_npy_writer_close(&c->weight, rc);
+    rc = sl_npy_writer_close(&c->indptr, rc);
+    free(c);
+    return rc;
 }
 
 int sl_csc_write(const struct sl_staging *st, struct sl_edge_sort *edges,
                  const struct sl_csc_plan *plan, struct sl_progress *progress,
                  struct sl_csc_summary *out)
 {
-    *out = (struct sl_csc_summary){.n_nodes = plan->n_nodes};
-    struct csc c = {.plan = plan, .summary = out};
-    int rc = open_files(&c, st);
+    struct sl_csc_files *files;
+    int rc = sl_csc_open(st, plan->n_nodes, plan->n_nodes, plan->weighted, out, &files);
     if (rc == SL_OK)
-        rc = write_all(&c, edges, progress);
-    rc = sl_npy_writer_close(&c.indices, rc);
-    rc = sl_npy_writer_close(&c.weight, rc);
-    return sl_npy_writer_close(&c.indptr, rc);
+        rc = sl_csc_put(files, edges, plan, progress);
+    return sl_csc_close(files, rc);
 }

@@ -33,10 +33,12 @@ enum sl_duplicates {
 };
 
 struct sl_csc_plan {
-    uint64_t n_nodes;
+    uint64_t n_nodes; // targets
+    // Of a relation of several: added to the sources' numbers.
+    uint64_t first_source;
     enum sl_duplicates duplicates;
     bool add_self_loops; // an edge of weight 1 from every vertex to itself that has none
-    bool weighted;       // write edge_weight.npy: the sort's weights,
+    bool weighted;       // write edge_weight.npy: the sort's weights (1 where it has none),
     // or, where this is set, a function of an edge's ends.
     float (*weight)(const void *context, uint32_t source, uint32_t destination);
     const void *context;
@@ -49,5 +51,17 @@ struct sl_csc_plan {
 int sl_csc_write(const struct sl_staging *st, struct sl_edge_sort *edges,
                  const struct sl_csc_plan *plan, struct sl_progress *progress,
                  struct sl_csc_summary *out);
+
+/*
+ * The same in steps, for the relations of a typed graph, one after another: n_rows of them all, ids
+ * below n_ids; plan->weighted as the files. What fails is left to close(), which takes the result so
+ * far. *out is of all relations together, but max_degree and n_isolated are of rows.
+ */
+struct sl_csc_files;
+int sl_csc_open(const struct sl_staging *st, uint64_t n_rows, uint64_t n_ids, bool weighted,
+                struct sl_csc_summary *out, struct sl_csc_files **files);
+int sl_csc_put(struct sl_csc_files *files, struct sl_edge_sort *edges,
+               const struct sl_csc_plan *plan, struct sl_progress *progress);
+int sl_csc_close(struct sl_csc_files *files, int rc); // NULL is fine
 
 #endif

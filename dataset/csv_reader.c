@@ -77,16 +77,19 @@ int sl_csv_scan_below(const struct sl_csv *c, const char **p, uint64_t limit, co
         *p = end;
         return SL_OK;
     }
-    snprintf(wanted, sizeof wanted, "%s from 0 to %" PRIu64, what, limit - 1);
+    if (limit == 0)
+        snprintf(wanted, sizeof wanted, "%s, of which there are none here", what);
+    else
+        snprintf(wanted, sizeof wanted, "%s from 0 to %" PRIu64, what, limit - 1);
     return sl_csv_fail(c, *p, wanted);
 }
 
-int sl_csv_put_edge(const struct sl_csv *c, const char **p, uint64_t n_nodes, double weight)
+int sl_csv_put_edge(const struct sl_csv *c, const char **p, struct sl_edge_ends ends, double weight)
 {
     uint64_t source, destination;
-    SL_TRY(sl_csv_scan_below(c, p, n_nodes, "a vertex", &source));
+    SL_TRY(sl_csv_scan_below(c, p, ends.n_sources, "a vertex", &source));
     *p = sl_line_skip_gap(*p);
-    SL_TRY(sl_csv_scan_below(c, p, n_nodes, "a vertex", &destination));
+    SL_TRY(sl_csv_scan_below(c, p, ends.n_targets, "a vertex", &destination));
     SL_TRY(sl_csv_end_line(c, p, "two columns: source,destination"));
     return sl_edge_sink_put(&c->im->edge_sink, (uint32_t)source, (uint32_t)destination, weight);
 }

@@ -34,8 +34,9 @@ int sl_csv_fail_field(const struct sl_csv *c, const struct sl_line_field *found,
 int sl_csv_scan_below(const struct sl_csv *c, const char **p, uint64_t limit, const char *what,
                       uint64_t *out);
 
-// A line "source,destination" of vertices below n_nodes, into im->edge_sink with this weight.
-int sl_csv_put_edge(const struct sl_csv *c, const char **p, uint64_t n_nodes, double weight);
+// A line "source,destination" into im->edge_sink with this weight.
+int sl_csv_put_edge(const struct sl_csv *c, const char **p, struct sl_edge_ends ends,
+                    double weight);
 
 // Steps over the newline; anything but blanks before it is an error.
 int sl_csv_end_line(const struct sl_csv *c, const char **p, const char *wanted);

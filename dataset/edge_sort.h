@@ -94,6 +94,8 @@ struct sl_edge_sink {
     bool both_ways;  // also the reverse of each edge; a self-loop has none,
     bool twin_loops; // unless this is set: then it is there twice
     bool drop_self_loops;
+    bool swapped; // edges are stored as their reverse, in place of themselves
+    bool of_two;  // the ends are of different types: none is a self-loop
 
     // Counted.
     uint64_t n_read;       // edges of the source
@@ -115,14 +117,15 @@ static inline int sl_edge_sink_put(struct sl_edge_sink *in, uint32_t source, uin
 {
     const float stored = fabsf((float)weight); // -0 is none of the marks below
     uint32_t larger = source > destination ? source : destination;
-    bool loop = source == destination;
+    bool loop = source == destination && !in->of_two;
     in->n_read++;
     in->n_self_loops += loop;
     in->n_underflows += weight > 0 && stored == 0;
     in->max_id = larger > in->max_id ? larger : in->max_id;
     if (loop && in->drop_self_loops)
         return 0;
-    in->keys[in->n] = sl_edge_key(source, destination);
+    in->keys[in->n] =
+        in->swapped ? sl_edge_key(destination, source) : sl_edge_key(source, destination);
     in->weights[in->n++] = stored;
     if (in->both_ways && (!loop || in->twin_loops)) {
         in->keys[in->n] = sl_edge_key(destination, source);

@@ -31,10 +31,8 @@
 enum { EDGES_PER_CHUNK = 16384, VERTICES_PER_TICK = 65536 };
 
 const struct sl_generator_kind *const sl_generator_kinds[] = {
-    &sl_generate_bipartite,
-    &sl_generate_citation,
-    &sl_generate_planted,
-    &sl_generate_rmat,
+    &sl_generate_bipartite, &sl_generate_citation, &sl_generate_planted,
+    &sl_generate_rmat,      &sl_generate_typed,
 };
 const size_t sl_generator_n_kinds = SL_COUNT_OF(sl_generator_kinds);
 
@@ -138,14 +136,19 @@ static int make_topology(struct sl_generate *run, int threads)
         rc = sl_edge_sort_finish(work.sort);
     if (rc == SL_OK) {
         sl_progress_begin(progress, "topology", g->n_edges * (g->both_ways ? 2 : 1), "edges");
+        const uint64_t n_rows = g->n_rows ? g->n_rows : g->n_nodes;
         const struct sl_csc_plan plan = {
-            .n_nodes = g->n_nodes,
+            .n_nodes = n_rows,
             .duplicates = g->dedup ? SL_DUPLICATES_FIRST : SL_DUPLICATES_KEEP,
             .weighted = g->weight != NULL,
             .weight = g->weight,
             .context = run->context,
         };
-        rc = sl_csc_write(&run->making.st, work.sort, &plan, progress, &run->csc);
+        struct sl_csc_files *files = NULL;
+        rc = sl_csc_open(&run->making.st, n_rows, g->n_nodes, plan.weighted, &run->csc, &files);
+        if (rc == SL_OK)
+            rc = sl_csc_put(files, work.sort, &plan, progress);
+        rc = sl_csc_close(files, rc);
     }
     sl_edge_sort_destroy(work.sort);
     return rc;
@@ -158,7 +161,8 @@ struct block {
     int threads;
     void (*row)(const void *context, uint64_t vertex, void *out); // from several threads
     size_t row_bytes;
-    uint64_t first, n; // vertices of this block
+    uint64_t n_nodes;  // vertices of all blocks
+    uint64_t first, n; // of this block
     char *rows;        // (n, row_bytes)
 };
 
@@ -179,7 +183,7 @@ static int fill_lane(void *context, int lane)
 static int write_blocks(struct block *b, struct sl_npy_writer *w)
 {
     struct sl_generate *run = b->run;
-    const uint64_t n_nodes = run->generator.n_nodes;
+    const uint64_t n_nodes = b->n_nodes;
     const uint64_t bytes =
         SL_MAX(SL_MIN(run->memory_bytes / 16, UINT64_C(64) << 20), UINT64_C(65536));
     const uint64_t rows = SL_MIN(SL_MAX(bytes / b->row_bytes, UINT64_C(1)), n_nodes);
@@ -201,26 +205,31 @@ static int write_blocks(struct block *b, struct sl_npy_writer *w)
     return rc;
 }
 
-// The file `name` with a row of n_columns for each vertex (0: a number each); `what` names the
-// stage.
-static int write_rows(struct sl_generate *run, int threads, const char *what, const char *name,
-                      enum sl_dtype dtype, uint32_t n_columns,
-                      void (*row)(const void *context, uint64_t vertex, void *out))
+// A file with a row of `dim` for each vertex (0: a number each); `what` names the stage.
+static int write_rows(struct sl_generate *run, int threads, const char *what, enum sl_dtype dtype,
+                      const struct sl_generator_features *f)
 {
     char path[SL_STAGING_PATH_BYTES];
-    const uint64_t shape[2] = {run->generator.n_nodes, n_columns};
+    const uint64_t shape[2] = {f->n, f->dim};
     struct block b = {.run = run,
                       .threads = threads,
-                      .row = row,
-                      .row_bytes = SL_MAX(n_columns, 1u) * sl_dtype_bytes(dtype)};
+                      .row = f->row,
+                      .row_bytes = SL_MAX(f->dim, 1u) * sl_dtype_bytes(dtype),
+                      .n_nodes = f->n};
     struct sl_npy_writer *w;
-    sl_progress_begin(&run->making.progress, what, run->generator.n_nodes, "vertices");
-    SL_TRY(sl_npy_writer_open(sl_staging_file(&run->making.st, name, path), dtype,
-                              n_columns ? 2 : 1, shape, &w));
+    sl_progress_begin(&run->making.progress, what, f->n, "vertices");
+    SL_TRY(sl_npy_writer_open(sl_staging_file(&run->making.st, f->file, path), dtype,
+                              f->dim ? 2 : 1, shape, &w));
     return sl_npy_writer_close(&w, write_blocks(&b, w));
 }
 
 // ---- the split ----------------------------------------------------------------------------------
+
+static uint64_t n_labelled(const struct sl_generate *run)
+{
+    const struct sl_generator *g = &run->generator;
+    return g->n_labelled ? g->n_labelled : g->n_nodes;
+}
 
 // list(context, vertex): the list that a vertex is in, or SL_SPLIT_COUNT for none.
 static int write_lists(struct sl_generate *run,
@@ -229,7 +238,7 @@ static int write_lists(struct sl_generate *run,
 {
     struct sl_split_writer lists = {0};
     struct sl_progress *progress = &run->making.progress;
-    const uint64_t n_nodes = run->generator.n_nodes;
+    const uint64_t n_nodes = n_labelled(run);
     sl_progress_begin(progress, "split", n_nodes, "vertices");
     int rc = sl_split_writer_open(&lists, &run->making.st, n_nodes);
     for (uint64_t v = 0; rc == SL_OK && v < n_nodes; v++) {
@@ -262,7 +271,7 @@ static enum sl_split list_of(const void *context, uint64_t vertex)
 static int write_split(struct sl_generate *run)
 {
     struct random_split s;
-    const uint64_t n = run->generator.n_nodes;
+    const uint64_t n = n_labelled(run);
     s.n_train = SL_MIN((uint64_t)llround(run->train_ratio * (double)n), n);
     s.n_val = SL_MIN((uint64_t)llround(run->val_ratio * (double)n), n - s.n_train);
     sl_permutation_init(&s.permutation, n, run->seed, 1);
@@ -284,6 +293,11 @@ static int write_metadata(const struct sl_generate *run)
         .first_side = g->first_side,
     };
     cJSON *root = sl_metadata_to_json(&m);
+    if (g->describe_types) {
+        cJSON_DeleteItemFromObject(root, "feat_dim");
+        cJSON_DeleteItemFromObject(root, "directed");
+        g->describe_types(run->context, root);
+    }
     cJSON *parameters = cJSON_AddObjectToObject(root, "generator");
     cJSON_AddStringToObject(parameters, "kind", run->kind->name);
     sl_json_put_whole(parameters, "seed", run->seed);
@@ -309,9 +323,9 @@ static void summarise(void *context, struct sl_table *t)
                  g->both_ways ? " (both directions)" : "", g->weight ? ", with weights" : "");
     if (g->dedup)
         sl_table_row(t, "duplicates|%s dropped", sl_units_grouped(a, s->n_duplicates));
-    sl_table_row(t, "in-degree|mean %.1f, largest %s, %s vertices without",
+    sl_table_row(t, "in-degree|mean %.1f, largest %s, %s %s without",
                  (double)s->n_edges / (double)s->n_nodes, sl_units_grouped(a, s->max_degree),
-                 sl_units_grouped(b, s->n_isolated));
+                 sl_units_grouped(b, s->n_isolated), g->n_rows ? "rows" : "vertices");
     if (g->feat_dim)
         sl_table_row(t, "features|%" PRIu32 " x float32", g->feat_dim);
     if (g->n_classes)
@@ -327,14 +341,19 @@ static int make_all(void *context)
     int threads =
         run->threads ? (int)run->threads : SL_MIN(sl_threads_default(), SL_GENERATE_THREADS_MAX);
     SL_TRY(make_topology(run, threads));
+    const struct sl_generator_features of_all = {"node_feat.npy", g->n_nodes, g->feat_dim,
+                                                 g->features},
+                                       truth = {"node_truth.npy", g->n_nodes, g->truth_dim,
+                                                g->truth},
+                                       labels = {"node_label.npy", n_labelled(run), 0, g->label};
     if (g->feat_dim)
-        SL_TRY(write_rows(run, threads, "features", "node_feat.npy", SL_DTYPE_F32, g->feat_dim,
-                          g->features));
+        SL_TRY(write_rows(run, threads, "features", SL_DTYPE_F32, &of_all));
+    for (uint32_t i = 0; i < g->n_by_type; i++)
+        SL_TRY(write_rows(run, threads, "features", SL_DTYPE_F32, &g->by_type[i]));
     if (g->truth_dim)
-        SL_TRY(write_rows(run, threads, "truth", "node_truth.npy", SL_DTYPE_F32, g->truth_dim,
-                          g->truth));
+        SL_TRY(write_rows(run, threads, "truth", SL_DTYPE_F32, &truth));
     if (g->n_classes) {
-        SL_TRY(write_rows(run, threads, "labels", "node_label.npy", SL_DTYPE_I32, 0, g->label));
+        SL_TRY(write_rows(run, threads, "labels", SL_DTYPE_I32, &labels));
         SL_TRY(g->list ? write_lists(run, g->list, run->context) : write_split(run));
     }
     return write_metadata(run);

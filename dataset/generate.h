@@ -22,6 +22,14 @@
 
 struct sl_generate;
 
+// A file of features of one type of several.
+struct sl_generator_features {
+    const char *file;
+    uint64_t n;   // vertices
+    uint32_t dim; // floats
+    void (*row)(const void *context, uint64_t vertex, void *out);
+};
+
 // What a kind prepares; its functions get the kind's context.
 struct sl_generator {
     uint64_t n_nodes; // 1 to 2^32 - 2
@@ -32,6 +40,13 @@ struct sl_generator {
     uint32_t n_classes; // 0 = no labels and no split
 
     uint64_t first_side; // as in metadata.h
+
+    // Of a graph of several types (typed.h): keys of edges have rows in place of destinations, and
+    // describe_types() adds "types" and "relations" to metadata.json. Else all 0.
+    uint64_t n_rows, n_labelled; // labels and lists are of the first vertices
+    const struct sl_generator_features *by_type;
+    uint32_t n_by_type;
+    void (*describe_types)(const void *context, cJSON *root);
 
     // Instead of draw_edges(): adds all edges to the sort by its lanes, and writes what else there
     // is to write. NULL: draw_edges() does.
@@ -95,7 +110,7 @@ struct sl_generator_kind {
 };
 
 extern const struct sl_generator_kind sl_generate_bipartite, sl_generate_citation,
-    sl_generate_planted, sl_generate_rmat;
+    sl_generate_planted, sl_generate_rmat, sl_generate_typed;
 extern const struct sl_generator_kind *const sl_generator_kinds[];
 extern const size_t sl_generator_n_kinds;
 

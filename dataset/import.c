@@ -15,7 +15,7 @@
 
 const struct sl_import_format *const sl_import_formats[] = {
     &sl_import_edgelist, &sl_import_mtx, &sl_import_ogb,       &sl_import_igb,
-    &sl_import_npz,      &sl_import_pyg, &sl_import_graphbolt,
+    &sl_import_npz,      &sl_import_pyg, &sl_import_graphbolt, &sl_import_typed,
 };
 const size_t sl_import_n_formats = SL_COUNT_OF(sl_import_formats);
 const char *const sl_duplicate_rules[] = {"first", "sum", "max", "mean", NULL};
@@ -36,6 +36,8 @@ void sl_import_fini(struct sl_import *im)
     if (im->context && im->format->close)
         im->format->close(im->context);
     free(im->context);
+    if (im->typed)
+        im->of_typed->close(im);
     sl_dataset_builder_fini(&im->making);
 }
 
@@ -54,8 +56,9 @@ static void summarise_edges(const struct sl_import *im, struct sl_table *t)
     char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES];
     const struct sl_edge_sink *in = &im->edge_sink;
     sl_table_row(t, "edges read|%s", sl_units_grouped(a, in->n_read));
-    summarise_direction(im, t);
-    if (in->both_ways)
+    if (!im->typed)
+        summarise_direction(im, t);
+    if (in->both_ways || in->n_reversed)
         sl_table_row(t, "reverse edges|%s added", sl_units_grouped(a, in->n_reversed));
     if (in->n_self_loops)
         sl_table_row(t, "self-loops|%s %s", sl_units_grouped(a, in->n_self_loops),
@@ -77,8 +80,9 @@ static void summarise_edges(const struct sl_import *im, struct sl_table *t)
                      "weights lost|%s became 0, for float32 holds nothing below 1.4e-45 (sampling "
                      "by weight never takes such an edge: scale the weights)",
                      sl_units_grouped(a, in->n_underflows));
-    sl_table_row(t, "vertices|%s, %s without in-edges", sl_units_grouped(a, im->csc.n_nodes),
-                 sl_units_grouped(b, im->csc.n_isolated));
+    sl_table_row(t, "vertices|%s, %s %s", sl_units_grouped(a, im->csc.n_nodes),
+                 sl_units_grouped(b, im->csc.n_isolated),
+                 im->typed ? "rows without edges" : "without in-edges");
     sl_table_row(t, "largest in-degree|%s", sl_units_grouped(a, im->csc.max_degree));
 }
 
@@ -96,6 +100,11 @@ static int write_metadata(struct sl_import *im)
         .first_side = im->first_side,
     };
     cJSON *root = sl_metadata_to_json(&m);
+    if (im->typed) {
+        cJSON_DeleteItemFromObject(root, "feat_dim");
+        cJSON_DeleteItemFromObject(root, "directed");
+        im->of_typed->describe(im, root);
+    }
     cJSON *source = cJSON_AddObjectToObject(root, "source");
     cJSON_AddStringToObject(source, "format", im->format->name);
     cJSON_AddNumberToObject(source, "edges_read", (double)im->edge_sink.n_read);
@@ -137,6 +146,12 @@ static int read_source(void *context)
 {
     struct sl_import *im = context;
     int rc = im->format->read(im, im->context);
+    if (rc == SL_OK && im->reverse && !im->typed)
+        rc =
+            sl_fail(SL_EINVAL,
+                    "import %s %s: --reverse is for graphs of several types, and this one has one: "
+                    "--symmetrise adds the reverse of every edge",
+                    im->format->name, im->source);
     sl_edge_sort_destroy(im->edge_sink.sort);
     im->edge_sink.sort = NULL;
     if (im->held.by_time) // what was sorted with edges were times
@@ -150,6 +165,8 @@ static void summarise(void *context, struct sl_table *t)
 {
     const struct sl_import *im = context;
     summarise_edges(im, t);
+    if (im->typed)
+        im->of_typed->summarise(im, t);
     im->format->summarise(im, im->context, t);
     if (im->holdout)
         sl_edge_split_summarise(&im->held, t);

@@ -51,11 +51,19 @@ struct sl_import_vertices {
     struct sl_overlaps overlaps; // of the source's own split
 };
 
+struct sl_import;
+struct sl_import_typed {
+    void (*describe)(const struct sl_import *im, cJSON *root); // keys of metadata.json
+    void (*summarise)(const struct sl_import *im, struct sl_table *t);
+    void (*close)(struct sl_import *im);
+};
+
 struct sl_import {
     // Options.
     struct sl_dataset_builder making;
     const char *source;
     bool symmetrise, dedup, remove_self_loops, add_self_loops, duplicates_given;
+    bool reverse;   // of a graph of several types: relations the other way
     int duplicates; // of sl_duplicate_rules, where edges are kept once
     uint64_t memory_bytes;
     const char *split; // NULL = the source's own
@@ -68,7 +76,10 @@ struct sl_import {
 
     // While it runs.
     const struct sl_import_format *format;
-    void *context;        // the format's own
+    void *context;                 // the format's own
+    const char *feature_file;      // NULL: node_feat.npy
+    struct sl_typed_import *typed; // of a graph of several types, else NULL (typed_import.h),
+    const struct sl_import_typed *of_typed; // and what is done with it
     uint64_t memory_held; // of memory_bytes, by the format, while edges are sorted
     struct sl_edge_sink edge_sink;
     struct sl_import_vertices vertices;
@@ -100,7 +111,7 @@ struct sl_import_format {
 };
 
 extern const struct sl_import_format sl_import_edgelist, sl_import_graphbolt, sl_import_igb,
-    sl_import_mtx, sl_import_npz, sl_import_ogb, sl_import_pyg;
+    sl_import_mtx, sl_import_npz, sl_import_ogb, sl_import_pyg, sl_import_typed;
 extern const struct sl_import_format *const sl_import_formats[];
 extern const size_t sl_import_n_formats;
 
@@ -117,6 +128,15 @@ static inline bool sl_import_keeps_once(const struct sl_import *im)
     return im->dedup || im->symmetrise;
 }
 
+// How many vertices an edge's ends may be: of a relation between two types its own number each.
+struct sl_edge_ends {
+    uint64_t n_sources, n_targets;
+};
+static inline struct sl_edge_ends sl_edge_ends_of(uint64_t n_nodes)
+{
+    return (struct sl_edge_ends){n_nodes, n_nodes};
+}
+
 // ---- for formats --------------------------------------------------------------------------------
 
 // Starts the sort behind im->edge_sink (whose `weighted` and so on are set), in the memory that
@@ -125,6 +145,9 @@ int sl_import_start_edges(struct sl_import *im);
 
 // Sorts and writes the topology.
 int sl_import_finish_edges(struct sl_import *im, uint64_t n_nodes);
+
+// Removes edge_weight.npy where all weights are 1 and nobody asked for it.
+int sl_import_drop_units(struct sl_import *im);
 
 // Appends to im->left_out what fits.
 void sl_import_leave_out(struct sl_import *im, const char *fmt, ...)

@@ -11,8 +11,9 @@
  *                        data is `seeds` (once called seed_nodes; vertices) and `labels`
  *
  * Older files do not name the data of a set: the first is then seeds, the second labels. A
- * data set has labels only where one of its sets says so; other vertices are unlabelled. Graphs of
- * several types, and tasks on edges, are refused by name.
+ * data set has labels only where one of its sets says so; other vertices are unlabelled. Of a graph
+ * of several types each entry has a type: of edges "source:relation:target"; sets are those of one
+ * type. Tasks on edges are refused by name.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -27,6 +28,7 @@
 #include "dataset/csv_reader.h"
 #include "dataset/line_scan.h"
 #include "dataset/import_vertices.h"
+#include "dataset/typed_import.h"
 #include "dataset/yaml_reader.h"
 
 enum { PATH_BYTES = 4608, NAME_BYTES = 128, BATCH = 1024 };
@@ -87,10 +89,11 @@ static int get_only(const struct graphbolt *g, const cJSON *object, const char *
         size_t used = strlen(types);
         snprintf(types + used, sizeof types - used, "%s%s", used ? ", " : "", type ? type : "?");
     }
-    return sl_fail(SL_EUNSUPPORTED,
-                   "import %s: %s: found %d types (%s): wanted one: graphs of several types of "
-                   "vertices or edges are not supported",
-                   g->yaml, field, n, types);
+    return sl_fail(
+        SL_EUNSUPPORTED,
+        "import %s: %s: found %d types (%s): wanted one: a task on several types at once "
+        "is not supported",
+        g->yaml, field, n, types);
 }
 
 // format and path of an entry; `path` (PATH_BYTES) is relative to the directory.
@@ -114,10 +117,8 @@ static int get_file(const struct sl_import *im, const struct graphbolt *g, const
     return n < PATH_BYTES ? SL_OK : fail_field(g, field, "the path is too long");
 }
 
-static int get_n_nodes(struct graphbolt *g, const cJSON *graph)
+static int get_num(const struct graphbolt *g, const cJSON *nodes, uint64_t *out)
 {
-    const cJSON *nodes;
-    SL_TRY(get_only(g, graph, "nodes", "graph.nodes", &nodes));
     const cJSON *num = get(nodes, "num");
     double x = cJSON_IsNumber(num) ? num->valuedouble : NAN;
     if (!(x >= 1) || x != floor(x))
@@ -126,8 +127,16 @@ static int get_n_nodes(struct graphbolt *g, const cJSON *graph)
         return sl_fail(SL_EUNSUPPORTED,
                        "import %s: graph.nodes.num: found %.0f vertices: wanted at most %" PRIu32,
                        g->yaml, x, SL_IMPORT_MAX_ID + 1);
-    g->n_nodes = (uint64_t)x;
+    *out = (uint64_t)x;
     return SL_OK;
+}
+
+// Of a graph of one type.
+static int get_n_nodes(struct graphbolt *g, const cJSON *graph)
+{
+    const cJSON *nodes;
+    SL_TRY(get_only(g, graph, "nodes", "graph.nodes", &nodes));
+    return get_num(g, nodes, &g->n_nodes);
 }
 
 // ---- edges and features -------------------------------------------------------------------------
@@ -135,7 +144,7 @@ static int get_n_nodes(struct graphbolt *g, const cJSON *graph)
 static int parse_edge(struct sl_csv *c, const char **p)
 {
     const struct graphbolt *g = c->context;
-    return sl_csv_put_edge(c, p, g->n_nodes, 0);
+    return sl_csv_put_edge(c, p, sl_edge_ends_of(g->n_nodes), 0);
 }
 
 static int read_edges_csv(struct sl_import *im, struct graphbolt *g, const char *path)
@@ -153,7 +162,7 @@ static int read_edges_csv(struct sl_import *im, struct graphbolt *g, const char 
     return rc;
 }
 
-static int read_sizes(struct graphbolt *g)
+static int check_form(const struct graphbolt *g)
 {
     const cJSON *graph = get(g->root, "graph");
     if (!graph && get(g->root, "graph_topology"))
@@ -163,7 +172,7 @@ static int read_sizes(struct graphbolt *g)
                        g->yaml);
     if (!cJSON_IsObject(graph))
         return fail_field(g, "graph", "wanted nodes and edges");
-    return get_n_nodes(g, graph);
+    return SL_OK;
 }
 
 static int read_edges(struct sl_import *im, struct graphbolt *g)
@@ -177,7 +186,7 @@ static int read_edges(struct sl_import *im, struct graphbolt *g)
     if (strcmp(format, "csv") == 0)
         SL_TRY(read_edges_csv(im, g, path));
     else
-        SL_TRY(sl_array_put_edges(im, &place, NULL, SL_EDGES_EITHER, g->n_nodes));
+        SL_TRY(sl_array_put_edges(im, &place, NULL, SL_EDGES_EITHER, sl_edge_ends_of(g->n_nodes)));
     const cJSON *feature;
     cJSON_ArrayForEach(feature, get(graph, "feature_data"))
     {
@@ -187,8 +196,15 @@ static int read_edges(struct sl_import *im, struct graphbolt *g)
     return sl_import_finish_edges(im, g->n_nodes);
 }
 
-// Features of vertices by name; those of edges and others are left out.
-static int choose_feature(struct sl_import *im, const struct graphbolt *g, const cJSON **out)
+static bool is_of(const cJSON *feature, const char *type)
+{
+    const char *domain = get_text(feature, "domain"), *of = get_text(feature, "type");
+    return domain && strcmp(domain, "node") == 0 && (!type || (of && strcmp(of, type) == 0));
+}
+
+// Features of vertices (of a type, or NULL) by name; those of edges and others are left out.
+static int choose_feature(struct sl_import *im, const struct graphbolt *g, const char *type,
+                          const cJSON **out)
 {
     const cJSON *list = get(g->root, "feature_data"), *item, *feat = NULL;
     const char *wanted = g->feature ? g->feature : "feat";
@@ -200,7 +216,7 @@ static int choose_feature(struct sl_import *im, const struct graphbolt *g, const
         const char *domain = get_text(item, "domain"), *name = get_text(item, "name");
         if (!domain || !name)
             return fail_field(g, "feature_data", "wanted domain and name in each entry");
-        if (strcmp(domain, "node") != 0)
+        if (!is_of(item, type))
             continue;
         size_t used = strlen(names);
         snprintf(names + used, sizeof names - used, "%s%s", n++ ? ", " : "", name);
@@ -209,14 +225,14 @@ static int choose_feature(struct sl_import *im, const struct graphbolt *g, const
     }
     if (feat || n != 1 || g->feature)
         *out = feat;
-    if (!*out && (n > 1 || g->feature))
+    if (!*out && (n > 1 || (g->feature && !type)))
         return sl_fail(SL_EINVAL, "import %s: feature_data: vertices have %s: %s %s", g->yaml,
                        n ? names : "no features",
                        g->feature ? "there is none of the name" : "give --feature with one of them",
                        g->feature ? g->feature : "");
     cJSON_ArrayForEach(item, list)
     {
-        if (item != *out)
+        if (item != *out && (!type || is_of(item, type)))
             sl_import_leave_out(im, "%s %s", get_text(item, "domain"), get_text(item, "name"));
     }
     return SL_OK;
@@ -227,7 +243,7 @@ static int read_features(struct sl_import *im, struct graphbolt *g)
     const cJSON *feature;
     const char *format;
     char path[PATH_BYTES];
-    SL_TRY(choose_feature(im, g, &feature));
+    SL_TRY(choose_feature(im, g, NULL, &feature));
     if (!feature)
         return SL_OK;
     SL_TRY(get_file(im, g, feature, "feature_data", "numpy", path, &format));
@@ -376,6 +392,93 @@ static int read_task(struct sl_import *im, struct graphbolt *g)
     return rc == SL_OK ? check_classes(im, g, task) : rc;
 }
 
+// ---- several types ------------------------------------------------------------------------------
+
+static bool is_typed(const struct graphbolt *g)
+{
+    const cJSON *graph = get(g->root, "graph");
+    return cJSON_GetArraySize(get(graph, "nodes")) > 1 ||
+           cJSON_GetArraySize(get(graph, "edges")) > 1;
+}
+
+// A file of an entry, as sl_typed_import_set_file().
+static int set_file(struct sl_import *im, const struct graphbolt *g, const cJSON *entry,
+                    const char *field, const char *formats, struct sl_import_file *out)
+{
+    char path[PATH_BYTES];
+    const char *format;
+    SL_TRY(get_file(im, g, entry, field, formats, path, &format));
+    SL_TRY(sl_typed_import_set_file(out, NULL, path));
+    out->text = strcmp(format, "csv") == 0;
+    return SL_OK;
+}
+
+static int add_relation(struct sl_import *im, const struct graphbolt *g, const cJSON *entry)
+{
+    char words[3][SL_TYPE_NAME_BYTES + 1];
+    const char *type = get_text(entry, "type");
+    struct sl_import_relation *r;
+    int end = 0;
+    if (!type ||
+        sscanf(type, "%64[^:]:%64[^:]:%64[^:]%n", words[0], words[1], words[2], &end) != 3 ||
+        type[end])
+        return fail_field(g, "graph.edges.type", "wanted source:relation:target");
+    SL_TRY(sl_typed_import_add_relation(im, g->yaml, words[0], words[1], words[2], &r));
+    r->shape = SL_EDGES_EITHER;
+    return set_file(im, g, entry, "graph.edges", "csv or numpy", &r->edges);
+}
+
+// The type that the sets of the first task are of, SL_TYPES_MAX where there are none.
+static int find_task_type(struct sl_import *im, const struct graphbolt *g, uint32_t *out)
+{
+    const cJSON *tasks = get(g->root, "tasks"), *task = cJSON_IsArray(tasks) ? tasks->child : NULL;
+    *out = SL_TYPES_MAX;
+    for (int s = 0; s < SL_SPLIT_COUNT && task; s++) {
+        const cJSON *sets = get(task, set_keys[s]), *set = sets ? sets->child : NULL;
+        const char *type = set ? get_text(set, "type") : NULL;
+        const uint32_t found = type ? sl_typed_import_find(im->typed, type) : SL_TYPES_MAX;
+        if (!set)
+            continue;
+        if (found == SL_TYPES_MAX)
+            return fail_field(g, "tasks[0]", "wanted the type of each set, one of graph.nodes");
+        if (*out != SL_TYPES_MAX && *out != found)
+            return fail_field(g, "tasks[0]", "wanted sets of one type");
+        *out = found;
+    }
+    return SL_OK;
+}
+
+static int read_typed(struct sl_import *im, struct graphbolt *g)
+{
+    const cJSON *graph = get(g->root, "graph"), *item;
+    struct sl_import_type *type;
+    uint32_t of;
+    SL_TRY(sl_typed_import_begin(im));
+    cJSON_ArrayForEach(item, get(graph, "nodes"))
+    {
+        uint64_t n;
+        SL_TRY(get_num(g, item, &n));
+        SL_TRY(sl_typed_import_add_type(im, g->yaml, get_text(item, "type"), n, &type));
+    }
+    cJSON_ArrayForEach(item, get(graph, "edges"))
+    {
+        SL_TRY(add_relation(im, g, item));
+    }
+    SL_TRY(find_task_type(im, g, &of));
+    if (of < SL_TYPES_MAX) {
+        sl_typed_import_put_first(im->typed, of);
+        g->n_nodes = im->typed->type[0].n;
+        SL_TRY(read_task(im, g));
+    }
+    for (uint32_t i = 0; i < im->typed->n_types; i++) {
+        type = &im->typed->type[i];
+        SL_TRY(choose_feature(im, g, type->name, &item));
+        if (item)
+            SL_TRY(set_file(im, g, item, "feature_data", "numpy", &type->feat));
+    }
+    return sl_typed_import_finish(im);
+}
+
 // ---- the whole ----------------------------------------------------------------------------------
 
 static int read_graphbolt(struct sl_import *im, void *context)
@@ -388,7 +491,10 @@ static int read_graphbolt(struct sl_import *im, void *context)
     if (!im->making.name)
         im->making.name = get_text(g->root, "dataset_name");
     // Small parts first, so that their errors appear before the edges are sorted.
-    SL_TRY(read_sizes(g));
+    SL_TRY(check_form(g));
+    if (is_typed(g))
+        return read_typed(im, g);
+    SL_TRY(get_n_nodes(g, get(g->root, "graph")));
     SL_TRY(read_task(im, g));
     SL_TRY(read_features(im, g));
     SL_TRY(sl_import_finish_vertices(im, g->n_nodes));
@@ -423,8 +529,10 @@ const struct sl_import_format sl_import_graphbolt = {
     .name = "graphbolt",
     .help = "a raw OnDiskDataset of DGL's GraphBolt (metadata.yaml)",
     .source = "DIR",
-    .about = "Reads a raw OnDiskDataset of DGL's GraphBolt: DIR holds metadata.yaml and what it "
-             "names. One type of vertices and edges; vertices and labels of the first task.",
+    .about =
+        "Reads a raw OnDiskDataset of DGL's GraphBolt: DIR holds metadata.yaml and what it "
+        "names. Vertices and labels of the first task; of a graph of several types the sets are "
+        "of one.",
     .example = "sluice import graphbolt ondisk_dataset --out data/mine",
     .has_features = true,
     .context_bytes = sizeof(struct graphbolt),

@@ -1,9 +1,12 @@
 /*
- * The homogeneous data sets of the Illinois Graph Benchmark, as its download scripts leave them:
+ * The data sets of the Illinois Graph Benchmark, as its download scripts leave them; homogeneous:
  *
  *   DIR/processed/paper/node_feat.npy                     (vertices, 1024) float32
  *   DIR/processed/paper/node_label_19.npy or _2K.npy      (vertices) float32
  *   DIR/processed/paper__cites__paper/edge_index.npy      (edges, 2) int32: source, destination
+ *
+ * and with --hetero also author, institute, fos, of large and full journal and conference, each
+ * with a node_feat.npy, and the relations between them, paper__written_by__author and so on.
  *
  * DIR is the directory of one size, or the one above it (then --size says which). Features and
  * labels of `large` and `full` are numpy.memmap files: numbers without a header, whatever their
@@ -30,12 +33,27 @@
 #include "dataset/array_sink.h"
 #include "common/text/units.h"
 #include "dataset/import_vertices.h"
+#include "dataset/typed_import.h"
 #include "dataset/vertex_sink.h"
 
-enum { FEAT_DIM = 1024, VERTICES_PER_TICK = 65536 };
+enum { FEAT_DIM = 1024, VERTICES_PER_TICK = 65536, PATH_BYTES = SL_STAGING_PATH_BYTES + 160 };
 
 static const char *const size_names[] = {"tiny", "small", "medium", "large", "full", NULL};
 static const char *const class_names[] = {"19", "2983", NULL};
+
+// Of the types but paper, of which labels are; only authors' features are without a header, too.
+static const char *const type_names[] = {"author", "institute", "fos", "journal", "conference"};
+static const struct {
+    const char *source, *name, *target;
+} relations[] = {
+    {"paper", "cites", "paper"},
+    {"paper", "written_by", "author"},
+    {"author", "affiliated_to", "institute"},
+    {"paper", "topic", "fos"},
+    {"paper", "published", "journal"},
+    {"paper", "venue", "conference"},
+};
+static const uint64_t n_authors[] = {357041, 1926066, 15544654, 116959896, 277220883};
 
 // With n_labelled for 19 and 2983 classes.
 static const struct {
@@ -51,7 +69,7 @@ enum { SIZE_FULL = SL_COUNT_OF(sizes) - 1, CLASSES_2983 = 1 };
 struct igb {
     // Options.
     int size, classes; // indices of the tables
-    bool size_given;
+    bool size_given, hetero;
     uint64_t n_nodes, n_labelled; // 0 = by the size, or the features' header
     bool raw;
     bool corrected; // n_labelled is not that of IGB's loader
@@ -61,15 +79,15 @@ struct igb {
 
 // ---- finding ------------------------------------------------------------------------------------
 
-static char *file_of(const struct igb *g, const char *name, char path[SL_STAGING_PATH_BYTES + 64])
+static char *file_of(const struct igb *g, const char *name, char path[PATH_BYTES])
 {
-    snprintf(path, SL_STAGING_PATH_BYTES + 64, "%s/processed/%s", g->dir, name);
+    snprintf(path, PATH_BYTES, "%s/processed/%s", g->dir, name);
     return path;
 }
 
 static int find_dir(const struct sl_import *im, struct igb *g)
 {
-    char path[SL_STAGING_PATH_BYTES + 64];
+    char path[PATH_BYTES];
     snprintf(g->dir, sizeof g->dir, "%s", im->source);
     if (access(file_of(g, "paper", path), F_OK) == 0)
         return SL_OK;
@@ -88,7 +106,7 @@ static int find_dir(const struct sl_import *im, struct igb *g)
 // The number of vertices where neither --nodes nor --size says it.
 static int count_rows(struct igb *g)
 {
-    char path[SL_STAGING_PATH_BYTES + 64];
+    char path[PATH_BYTES];
     struct sl_array_reader *r;
     int rc = sl_array_open_file(file_of(g, "paper/node_feat.npy", path), &r);
     if (rc == SL_EFORMAT)
@@ -164,7 +182,7 @@ static int check_labels(const struct igb *g, const struct sl_array_reader *r)
 
 static int read_labels(struct sl_import *im, struct igb *g)
 {
-    char path[SL_STAGING_PATH_BYTES + 64];
+    char path[PATH_BYTES];
     const struct sl_npy_header raw = {.dtype = SL_DTYPE_F32, .ndim = 1, .shape = {g->n_nodes}};
     const uint32_t wanted = g->classes ? 2983 : 19;
     struct sl_array_reader *r = NULL;
@@ -217,7 +235,7 @@ static int write_split(struct sl_import *im, struct igb *g)
 
 static int read_features(struct sl_import *im, struct igb *g)
 {
-    char path[SL_STAGING_PATH_BYTES + 64];
+    char path[PATH_BYTES];
     const struct sl_npy_header raw = {
         .dtype = SL_DTYPE_F32, .ndim = 2, .shape = {g->n_nodes, FEAT_DIM}};
     const struct sl_array_place features = {.path = file_of(g, "paper/node_feat.npy", path),
@@ -227,11 +245,64 @@ static int read_features(struct sl_import *im, struct igb *g)
 
 static int read_edges(struct sl_import *im, struct igb *g)
 {
-    char path[SL_STAGING_PATH_BYTES + 64];
+    char path[PATH_BYTES];
     const struct sl_array_place edges = {
         .path = file_of(g, "paper__cites__paper/edge_index.npy", path)};
-    SL_TRY(sl_array_put_edges(im, &edges, NULL, SL_EDGES_E_2, g->n_nodes));
+    SL_TRY(sl_array_put_edges(im, &edges, NULL, SL_EDGES_E_2, sl_edge_ends_of(g->n_nodes)));
     return sl_import_finish_edges(im, g->n_nodes);
+}
+
+// n 0: as the header says.
+static int add_type(struct sl_import *im, struct igb *g, const char *name, uint64_t n, bool raw)
+{
+    char path[PATH_BYTES], file[64];
+    const struct sl_npy_header head = {.dtype = SL_DTYPE_F32, .ndim = 2, .shape = {n, FEAT_DIM}};
+    struct sl_import_file feat = {0};
+    struct sl_array_reader *r;
+    struct sl_import_type *type;
+    snprintf(file, sizeof file, "%s/node_feat.npy", name);
+    SL_TRY(sl_array_open_raw(file_of(g, file, path), raw ? &head : NULL, &r));
+    n = sl_array_header(r)->ndim == 2 ? sl_array_header(r)->shape[0] : 0;
+    sl_array_close(r);
+    SL_TRY(sl_typed_import_add_type(im, path, name, n, &type));
+    SL_TRY(sl_typed_import_set_file(&feat, NULL, path));
+    feat.raw = raw ? head : (struct sl_npy_header){0};
+    type->feat = feat;
+    return SL_OK;
+}
+
+static int find_types(struct sl_import *im, struct igb *g)
+{
+    char path[PATH_BYTES], file[96];
+    SL_TRY(add_type(im, g, "paper", g->n_nodes, g->raw));
+    for (size_t i = 0; i < SL_COUNT_OF(type_names); i++) {
+        snprintf(file, sizeof file, "%s/node_feat.npy", type_names[i]);
+        if (access(file_of(g, file, path), F_OK) == 0)
+            SL_TRY(add_type(im, g, type_names[i], i == 0 && g->size_given ? n_authors[g->size] : 0,
+                            i == 0 && g->size_given && sizes[g->size].raw));
+    }
+    for (size_t i = 0; i < SL_COUNT_OF(relations); i++) {
+        struct sl_import_relation *r;
+        snprintf(file, sizeof file, "%s__%s__%s/edge_index.npy", relations[i].source,
+                 relations[i].name, relations[i].target);
+        if (access(file_of(g, file, path), F_OK) != 0)
+            continue;
+        SL_TRY(sl_typed_import_add_relation(im, path, relations[i].source, relations[i].name,
+                                            relations[i].target, &r));
+        SL_TRY(sl_typed_import_set_file(&r->edges, NULL, path));
+        r->shape = SL_EDGES_E_2;
+    }
+    sl_typed_import_put_first(im->typed, 0);
+    return SL_OK;
+}
+
+static int read_hetero(struct sl_import *im, struct igb *g)
+{
+    SL_TRY(sl_typed_import_begin(im));
+    SL_TRY(find_types(im, g));
+    SL_TRY(read_labels(im, g));
+    SL_TRY(write_split(im, g));
+    return sl_typed_import_finish(im);
 }
 
 static int read_igb(struct sl_import *im, void *context)
@@ -239,6 +310,8 @@ static int read_igb(struct sl_import *im, void *context)
     struct igb *g = context;
     SL_TRY(find_dir(im, g));
     SL_TRY(decide_sizes(g));
+    if (g->hetero)
+        return read_hetero(im, g);
     // Small parts first, so that their errors appear before a terabyte is copied.
     SL_TRY(read_labels(im, g));
     SL_TRY(write_split(im, g));
@@ -269,7 +342,7 @@ static void summarise(const struct sl_import *im, const void *context, struct sl
     if (!im->split)
         sl_table_row(t, "split from|IGB's loader: 60, 20 and 20 %% of the first %s vertices",
                      sl_units_grouped(a, g->n_labelled));
-    if (!im->add_self_loops || !im->remove_self_loops)
+    if (!g->hetero && (!im->add_self_loops || !im->remove_self_loops))
         sl_table_row(t, "not as IGB's loader|which gives every vertex exactly one self-loop: "
                         "--remove-self-loops --add-self-loops");
 }
@@ -281,6 +354,9 @@ static const struct sl_option options[] = {
     {.name = "size", AT(CHOICE, size), GIVEN(size_given), .choices = size_names, .no_default = true,
      .help = "which data set: gives the number of vertices, and that features and labels of large "
              "and full have no header; default: as the features' header says"},
+    {.name = "hetero", AT(FLAG, hetero),
+     .help = "the heterogeneous data set: papers, authors, institutes, fields of study, and of large "
+             "and full journals and conferences"},
     {.name = "classes", AT(CHOICE, classes), .choices = class_names,
      .help = "which labels: node_label_19.npy or node_label_2K.npy"},
     {.name = "nodes", AT(UINT, n_nodes), .placeholder = "N", .min = 1,
@@ -298,12 +374,15 @@ static const struct sl_option options[] = {
 
 const struct sl_import_format sl_import_igb = {
     .name = "igb",
-    .help = "a homogeneous data set of the Illinois Graph Benchmark as downloaded",
+    .help = "a data set of the Illinois Graph Benchmark as downloaded",
     .source = "DIR",
     .about = "Reads a homogeneous data set of the Illinois Graph Benchmark: DIR (or DIR/SIZE) "
              "holds processed/paper and processed/paper__cites__paper. The split is that of "
-             "IGB's loader: 60, 20 and 20 % of the labelled vertices, by id.",
+             "IGB's loader: 60, 20 and 20 % of the labelled vertices, by id. With --hetero the "
+             "other types and relations, too: MLPerf's task has --hetero --classes 2983 --reverse "
+             "--remove-self-loops --add-self-loops (and no edge twice, which its own reader has).",
     .example = "sluice import igb igb/small --out data/igb-small\n"
+               "sluice import igb igbh/tiny --hetero --reverse --out data/igbh-tiny\n"
                "sluice import igb igb --size large --classes 2983 --f16 --remove-self-loops "
                "--add-self-loops --out data/igb-large",
     .has_features = true,

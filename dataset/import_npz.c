@@ -157,7 +157,8 @@ static int read_scipy(struct sl_import *im, struct npz *npz)
     else if (has(npz, "row") || !has(npz, "coords"))
         SL_TRY(sl_array_put_coordinates(im, &coordinates, npz->n_nodes));
     else
-        SL_TRY(sl_array_put_edges(im, &pairs, &values, SL_EDGES_2_E, npz->n_nodes));
+        SL_TRY(
+            sl_array_put_edges(im, &pairs, &values, SL_EDGES_2_E, sl_edge_ends_of(npz->n_nodes)));
     return sl_import_finish_edges(im, npz->n_nodes);
 }
 

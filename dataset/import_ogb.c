@@ -20,7 +20,7 @@
  * Each csv file may also be there without .gz. An edge u,v makes u an in-neighbour of v. The sizes
  * are checked against what the files hold, so an incomplete download is found here.
  *
- * OGB's own loader adds the reverse of every edge to the data sets whose entry in its master list
+ * Graphs of several types: ogb_typed.h. OGB's own loader adds the reverse of every edge to the data sets whose entry in its master list
  * says add_inverse_edge: edges are doubled, self-loops too, and nothing is merged. So does this
  * importer where SRC bears the name of such a data set, or --add-inverse-edge is given. Labels
  * of several columns are a 0/1 matrix (ogbn-proteins).
@@ -42,11 +42,12 @@
 #include "common/base/narrow.h"
 #include "dataset/array_sink.h"
 #include "dataset/csv_reader.h"
+#include "dataset/csv_rows.h"
 #include "dataset/line_scan.h"
 #include "dataset/import_vertices.h"
 #include "dataset/ogb_links.h"
+#include "dataset/ogb_typed.h"
 #include "dataset/torch_file.h"
-#include "dataset/vertex_sink.h"
 
 enum { PATH_BYTES = 4352 };
 
@@ -63,9 +64,6 @@ struct ogb {
     uint64_t n_nodes, n_edges;
     char scheme[256];
 
-    struct sl_feature_sink features;
-    struct sl_label_sink labels;
-    struct sl_list_sink list;
     struct sl_ogb_links pairs;
 };
 
@@ -96,13 +94,13 @@ static int need_csv(struct sl_csv *c, const char *name)
 {
     if (find_csv(c, name))
         return SL_OK;
-    if (is_there(c->im, "raw/triplet-type-list.csv.gz") ||
-        is_there(c->im, "raw/edge_index_dict.npz"))
-        return sl_fail(SL_EUNSUPPORTED,
-                       "import %s: it has several types of vertices and edges (such as ogbn-mag "
-                       "and ogbl-biokg): wanted a data set with one of each: `sluice import "
-                       "edgelist` reads one type's edge.csv.gz of raw/relations",
-                       c->im->source);
+    if (is_there(c->im, "raw/edge_index_dict.npz"))
+        return sl_fail(
+            SL_EUNSUPPORTED,
+            "import %s: it has several types of vertices and relations in the binary "
+            "layout: wanted the csv layout, as that of ogbn-mag (raw/relations), or what "
+            "`sluice import typed` reads",
+            c->im->source);
     return sl_fail(SL_ENOENT,
                    "import %s: there is no %s.csv.gz: wanted the unpacked directory of an OGB node "
                    "or link data set, the one with raw/ and split/ in it",
@@ -162,7 +160,8 @@ static int parse_edge(struct sl_csv *c, const char **p)
 {
     const struct ogb *ogb = c->context;
     const bool weighted = ogb->weights && c->line <= ogb->n_edges; // else there are too many
-    return sl_csv_put_edge(c, p, ogb->n_nodes, weighted ? (double)ogb->weights[c->line - 1] : 0);
+    return sl_csv_put_edge(c, p, sl_edge_ends_of(ogb->n_nodes),
+                           weighted ? (double)ogb->weights[c->line - 1] : 0);
 }
 
 static int fail_edges(const struct sl_csv *c, uint64_t n, const char *what)
@@ -241,100 +240,18 @@ static int read_topology(struct sl_csv *c)
 
 // ---- vertices -----------------------------------------------------------------------------------
 
-static int check_rows(const struct sl_csv *c, uint64_t n_rows)
-{
-    const struct ogb *ogb = c->context;
-    if (n_rows == ogb->n_nodes)
-        return SL_OK;
-    return sl_fail(SL_EFORMAT,
-                   "import %s: found %" PRIu64 " rows: wanted one for each of the %" PRIu64
-                   " vertices: get the data set again",
-                   c->path, n_rows, ogb->n_nodes);
-}
-
-// A whole line of n numbers into one of the two; with nan, "nan" in any letters is one too.
-static int scan_row(struct sl_csv *c, const char **p, uint64_t n, bool nan, const char *what,
-                    float *floats, double *doubles)
-{
-    char wanted[128];
-    for (uint64_t d = 0; d < n; d++) {
-        double x = NAN;
-        const char *q = sl_line_skip_gap(*p), *end;
-        if (nan && strncasecmp(q, "nan", 3) == 0)
-            end = q + 3;
-        else
-            end = sl_line_scan_real(q, &x);
-        if (!end || !(sl_line_is_gap(*end) || *end == '\n') ||
-            !(isfinite((float)x) || (nan && isnan(x)))) {
-            if (n > 1)
-                snprintf(wanted, sizeof wanted, "%s in column %" PRIu64 " of %" PRIu64, what, d + 1,
-                         n);
-            return sl_csv_fail(c, q, n > 1 ? wanted : what);
-        }
-        if (floats)
-            floats[d] = (float)x;
-        else
-            doubles[d] = x;
-        *p = end;
-    }
-    return sl_csv_end_line(c, p, n > 1 ? "as many columns as in the first row" : "one column");
-}
-
-// The first row says how many columns there are.
-static int parse_features(struct sl_csv *c, const char **p)
-{
-    struct ogb *ogb = c->context;
-    struct sl_feature_sink *in = &ogb->features;
-    if (c->line > ogb->n_nodes)
-        return check_rows(c, c->line);
-    if (!in->w)
-        SL_TRY(sl_feature_sink_open(in, c->im, ogb->n_nodes, sl_csv_count_columns(*p), false,
-                                    c->path));
-    SL_TRY(scan_row(c, p, in->dim, false, "a finite number up to " SL_FLOAT32_LARGEST " (float32)",
-                    in->values, NULL));
-    return sl_feature_sink_put(in, in->values, c->path);
-}
-
 static int read_features(struct sl_csv *c)
 {
     struct ogb *ogb = c->context;
-    if (!find_csv(c, "raw/node-feat"))
-        return SL_OK;
-    int rc = sl_csv_read(c, "features", parse_features);
-    if (rc == SL_OK)
-        rc = check_rows(c, c->line);
-    return sl_feature_sink_close(&ogb->features, rc, c->path);
-}
-
-static int parse_label(struct sl_csv *c, const char **p)
-{
-    struct ogb *ogb = c->context;
-    struct sl_label_sink *in = &ogb->labels;
-    if (c->line > ogb->n_nodes)
-        return check_rows(c, c->line);
-    if (!in->w)
-        SL_TRY(sl_label_sink_open(in, c->im, ogb->n_nodes, sl_csv_count_columns(*p),
-                                  (enum sl_task)ogb->task, c->path));
-    const char *wanted = in->task == SL_TASK_MULTICLASS
-                             ? "a class from 0, or nan for a vertex without one"
-                             : "a number, or nan for unknown";
-    const char *begin = *p;
-    SL_TRY(scan_row(c, p, in->n_columns, true, wanted, NULL, in->values));
-    double x = in->values[0];
-    if (in->task == SL_TASK_MULTICLASS && !isnan(x) && (x != floor(x) || x >= SL_SINK_MAX_CLASSES))
-        return sl_csv_fail(c, begin, wanted);
-    return sl_label_sink_put(in, c->line - 1, in->values, c->path);
+    return find_csv(c, "raw/node-feat") ? sl_csv_put_features(c->im, c->path, ogb->n_nodes) : SL_OK;
 }
 
 static int read_labels(struct sl_csv *c)
 {
     struct ogb *ogb = c->context;
-    if (!find_csv(c, "raw/node-label"))
-        return SL_OK;
-    int rc = sl_csv_read(c, "labels", parse_label);
-    if (rc == SL_OK)
-        rc = check_rows(c, c->line);
-    return sl_label_sink_close(&ogb->labels, rc, c->path);
+    return find_csv(c, "raw/node-label")
+               ? sl_csv_put_labels(c->im, c->path, ogb->n_nodes, (enum sl_task)ogb->task)
+               : SL_OK;
 }
 
 // ---- the binary layout --------------------------------------------------------------------------
@@ -394,7 +311,7 @@ static int read_zipped_graph(struct sl_import *im, struct ogb *ogb, const struct
     const struct sl_array_place features = {.zip = zip, .key = "node_feat"};
     SL_TRY(read_sizes(ogb, zip));
     list_left_out_members(im, zip);
-    SL_TRY(sl_array_put_edges(im, &edges, NULL, SL_EDGES_2_E, ogb->n_nodes));
+    SL_TRY(sl_array_put_edges(im, &edges, NULL, SL_EDGES_2_E, sl_edge_ends_of(ogb->n_nodes)));
     if (im->edge_sink.n_read != ogb->n_edges)
         return sl_fail(SL_EFORMAT,
                        "import %s: edge_index: found %" PRIu64 " edges: wanted %" PRIu64
@@ -455,15 +372,6 @@ static int choose_scheme(struct sl_import *im, struct ogb *ogb)
     return SL_OK;
 }
 
-static int parse_split(struct sl_csv *c, const char **p)
-{
-    struct ogb *ogb = c->context;
-    uint64_t v;
-    SL_TRY(sl_csv_scan_below(c, p, ogb->n_nodes, "a vertex", &v));
-    SL_TRY(sl_csv_end_line(c, p, "one vertex"));
-    return sl_list_sink_put(&ogb->list, (int64_t)v, c->path);
-}
-
 static int read_csv_split(struct sl_csv *c)
 {
     struct ogb *ogb = c->context;
@@ -471,21 +379,7 @@ static int read_csv_split(struct sl_csv *c)
         char name[320];
         snprintf(name, sizeof name, "split/%s/%s", ogb->scheme, split_files[i]);
         SL_TRY(need_csv(c, name));
-        SL_TRY(sl_list_sink_open(&ogb->list, c->im, (enum sl_split)i, ogb->n_nodes));
-        int rc = sl_csv_read(c, "split", parse_split);
-        SL_TRY(sl_list_sink_close(&ogb->list, rc, (enum sl_split)i));
-    }
-    return SL_OK;
-}
-
-static int put_list(struct ogb *ogb, struct sl_array_reader *r)
-{
-    int64_t v[512];
-    while (sl_array_left(r) > 0) {
-        const uint64_t n = SL_MIN(sl_array_left(r), (uint64_t)SL_COUNT_OF(v));
-        SL_TRY(sl_array_read_integers(r, n, v));
-        for (uint64_t i = 0; i < n; i++)
-            SL_TRY(sl_list_sink_put(&ogb->list, v[i], sl_array_name(r)));
+        SL_TRY(sl_csv_put_list(c->im, c->path, (enum sl_split)i, ogb->n_nodes));
     }
     return SL_OK;
 }
@@ -500,9 +394,7 @@ static int read_torch_part(struct sl_import *im, struct ogb *ogb, const struct s
         return sl_ogb_links_read(im, t, file, group, s, ogb->n_nodes, &ogb->pairs);
     }
     SL_TRY(sl_torch_open_array(t, NULL, group, &r));
-    int rc = sl_list_sink_open(&ogb->list, im, s, ogb->n_nodes);
-    if (rc == SL_OK)
-        rc = sl_list_sink_close(&ogb->list, put_list(ogb, r), s);
+    int rc = sl_array_put_list(im, r, s, ogb->n_nodes);
     sl_array_close(r);
     return rc;
 }
@@ -634,6 +526,10 @@ static int read_ogb(struct sl_import *im, void *context)
         goto out;
     if (!im->split)
         SL_TRY_OUT(choose_scheme(im, ogb));
+    if (sl_ogb_is_typed(im)) {
+        rc = sl_ogb_typed_read(im, (enum sl_task)ogb->task, ogb->scheme);
+        goto out;
+    }
     decide_inverse(im, ogb);
     if (ogb->binary) {
         SL_TRY_OUT(read_binary(im, ogb));
@@ -705,9 +601,11 @@ const struct sl_import_format sl_import_ogb = {
     .about = "Reads a node or link property prediction data set of OGB, csv.gz or data.npz: SRC is "
              "its unpacked directory with raw/ and split/ in it. Inverse edges are added where "
              "OGB's own loader adds them, by SRC's name. Of a link data set the pairs of its split "
-             "become train_edges.npy and so on, with their weights and its negatives.",
+             "become train_edges.npy and so on, with their weights and its negatives. A graph of "
+             "several types, as ogbn-mag, keeps them.",
     .example = "sluice import ogb dataset/ogbn_products --out data/products\n"
                "sluice import ogb dataset/ogbl_collab --out data/collab\n"
+               "sluice import ogb dataset/ogbn_mag --reverse --out data/mag\n"
                "sluice import ogb dataset/ogbn_arxiv --symmetrise --out data/arxiv",
     .split = split,
     .has_features = true,

@@ -262,7 +262,7 @@ static int read_edges(struct sl_import *im, struct pyg *p)
     const struct sl_array_place weights =
         p->weights ? sl_array_group_place(&p->group, p->weights, weights_path)
                    : (struct sl_array_place){0};
-    SL_TRY(sl_array_put_edges(im, &edges, &weights, SL_EDGES_EITHER, p->n_nodes));
+    SL_TRY(sl_array_put_edges(im, &edges, &weights, SL_EDGES_EITHER, sl_edge_ends_of(p->n_nodes)));
     p->two_by_two = rows == 2 && im->edge_sink.n_read == 2;
     return sl_import_finish_edges(im, p->n_nodes);
 }

@@ -28,6 +28,7 @@ int sl_import_start_edges(struct sl_import *im)
     // wins. Without, equal edges are not told apart.
     im->edge_sink.n_lanes =
         im->edge_sink.weighted ? 1 : SL_MIN(sl_threads_default(), (int)MAX_LANES);
+    im->edge_sink.lane = 0; // of the sort before, if there was one
     return sl_edge_sort_create(im->making.st.dir, im->memory_bytes - im->memory_held,
                                im->edge_sink.n_lanes, im->edge_sink.weighted, &im->edge_sink.sort);
 }
@@ -50,8 +51,13 @@ int sl_import_finish_edges(struct sl_import *im, uint64_t n_nodes)
     SL_TRY(sl_csc_write(&im->making.st, in->sort, &plan, &im->making.progress, &im->csc));
     sl_edge_sort_destroy(in->sort);
     in->sort = NULL;
-    // Weights that are all 1 say nothing: a matrix of 0 and 1 is no weighted graph.
-    if (!in->weighted || im->csc.has_weights || im->weights_given)
+    return sl_import_drop_units(im);
+}
+
+// Weights that are all 1 say nothing: a matrix of 0 and 1 is no weighted graph.
+int sl_import_drop_units(struct sl_import *im)
+{
+    if (!im->edge_sink.weighted || im->csc.has_weights || im->weights_given)
         return SL_OK;
     im->unit_weights = true;
     char path[SL_STAGING_PATH_BYTES];

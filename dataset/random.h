@@ -26,6 +26,10 @@ enum sl_draw_purpose {
     SL_DRAW_CHOICE = 12,    // item: user; n: attempt
     SL_DRAW_RACE = 13,      // item: user; n: item
     SL_DRAW_HELD_OUT = 14,  // item: user; n: which of his pairs
+    SL_DRAW_AUTHORS = 15,   // item: paper; n: area * writers + which of them
+    SL_DRAW_STRAY = 16,     // item: paper; n: which of its writers
+    SL_DRAW_FIELD = 17,     // item: author
+    SL_DRAW_PAPER = 18,     // item: paper; group: dimension / 4
 };
 
 static inline struct sl_rng_block sl_draw(uint64_t seed, enum sl_draw_purpose purpose,

@@ -16,6 +16,11 @@ enum { ROWS_PER_TICK = 4096 };
 
 // ---- features -----------------------------------------------------------------------------------
 
+static const char *file_of(const struct sl_import *im)
+{
+    return im->feature_file ? im->feature_file : "node_feat.npy";
+}
+
 int sl_feature_sink_open(struct sl_feature_sink *in, struct sl_import *im, uint64_t n_rows,
                          uint64_t dim, bool half, const char *from)
 {
@@ -32,7 +37,7 @@ int sl_feature_sink_open(struct sl_feature_sink *in, struct sl_import *im, uint6
     if (!in->values || (half && !in->half))
         return sl_fail(SL_ENOMEM, "import %s: no memory for a row", from);
     const uint64_t shape[2] = {n_rows, dim};
-    return sl_npy_writer_open(sl_staging_file(&im->making.st, "node_feat.npy", path),
+    return sl_npy_writer_open(sl_staging_file(&im->making.st, file_of(im), path),
                               half && !im->normalise_features ? SL_DTYPE_F16 : SL_DTYPE_F32, 2,
                               shape, &in->w);
 }
@@ -93,7 +98,7 @@ static int normalise(struct sl_feature_sink *in, const char *from)
     struct sl_npy raw = {0};
     struct sl_npy_writer *w = NULL;
     float *row = in->values;
-    int rc = sl_npy_open(sl_staging_file(&in->im->making.st, "node_feat.npy", path), &raw);
+    int rc = sl_npy_open(sl_staging_file(&in->im->making.st, file_of(in->im), path), &raw);
     if (rc == SL_OK)
         rc = sl_npy_writer_open(path, in->half ? SL_DTYPE_F16 : SL_DTYPE_F32, 2, shape, &w);
     sl_progress_begin(&in->im->making.progress, "normalise", in->n_rows, "rows");

@@ -69,7 +69,7 @@ int sl_node_facts_add_programs(struct sl_facts *f)
 
 int sl_node_facts_add_dataset(struct sl_facts *f, const struct sl_dataset *ds)
 {
-    struct sl_dataset_content content[SL_FILE_COUNT + 1];
+    struct sl_dataset_content content[SL_DATASET_PARTS_MAX + 1];
     const uint32_t n = sl_dataset_contents(ds, content);
     for (uint32_t i = 0; i < n; i++)
         SL_TRY(sl_facts_add(f, SL_FACT_DATA, content[i].name, "%llu bytes, contents %016llx",

@@ -194,7 +194,7 @@ static void add_digest(cJSON *to, const char *key, uint64_t digest)
 // Of the contents of the whole data set, and of who has which vertex.
 static int make_digest(struct work *w)
 {
-    struct sl_dataset_content content[SL_FILE_COUNT + 1];
+    struct sl_dataset_content content[SL_DATASET_PARTS_MAX + 1];
     XXH3_state_t *state = XXH3_createState();
     if (!state)
         return sl_fail(SL_ENOMEM, "partition: no memory for a digest");

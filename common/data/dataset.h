@@ -18,6 +18,7 @@
 
 #include "common/base/dtype.h"
 #include "common/data/shard.h"
+#include "common/data/typed.h"
 
 enum sl_split { SL_SPLIT_TRAIN, SL_SPLIT_VAL, SL_SPLIT_TEST, SL_SPLIT_COUNT };
 
@@ -63,15 +64,16 @@ struct sl_dataset {
 
     uint64_t n_nodes; // below 2^32 - 1
     uint64_t n_edges;
+    struct sl_typed typed;  // types and relations, where there are several; else empty
     uint64_t first_side;    // of a graph of two sides: its vertices are 0 to first_side - 1; else 0
-    const uint64_t *indptr; // (n_nodes + 1)
+    const uint64_t *indptr; // (sl_dataset_lists() + 1)
     const void *indices;    // (n_edges)
     enum sl_dtype indices_dtype; // I32, U32, I64 or U64
 
     const float *edge_weight; // (n_edges) or NULL
     // Where edges of weight 0 are none (weightless.h): an edge is there if this is above 0.
     const float *present;           // (n_edges); NULL: all are there
-    const uint32_t *present_degree; // (n_nodes) edges that are there, or NULL: not counted
+    const uint32_t *present_degree; // (lists) edges that are there, or NULL: not counted
 
     uint32_t feat_dim;        // 0 = no features
     enum sl_dtype feat_dtype; // F32 or F16
@@ -79,8 +81,8 @@ struct sl_dataset {
     struct sl_shard shard;    // which rows these are, where they are not those of all vertices
 
     uint32_t n_classes;   // of MULTILABEL the labels, of REGRESSION the numbers of a vertex
-    const int32_t *label; // MULTICLASS: (n_nodes) or NULL; -1 = unlabelled
-    // Others: (n_nodes, n_classes) or NULL, as the file has it (mapped); sl_dataset_targets().
+    const int32_t *label; // MULTICLASS: (sl_dataset_labelled()) or NULL; -1 = unlabelled
+    // Others: (the same, n_classes) or NULL, as the file has it (mapped); sl_dataset_targets().
     enum sl_dtype target_dtype; // F32, F64, I8, U8, I32, I64
     const void *target;
 
@@ -96,7 +98,8 @@ struct sl_dataset {
     // Found by validation (or remembered from it).
     uint64_t max_degree;
     uint64_t weightless_edges;    // of weight 0
-    uint64_t weightless_vertices; // that have in-edges, all of weight 0
+    uint64_t weightless_vertices; // that have in-edges (of typed graphs: in one relation), all of
+                                  // weight 0
     bool loop_free;     // no vertex has an edge from itself; false: some has, or nobody has checked
     bool lists_rise;    // each vertex's neighbours stand in rising order; false: likewise
     uint64_t digest;    // of headers, sizes, metadata and the files' ends: names this version
@@ -117,6 +120,8 @@ enum sl_dataset_need {
     SL_NEED_WEIGHTS = 16, // edge weights, for weighted sampling
     // Whoever gives this looks for features by ds->shard. For others a shard is an error.
     SL_TAKES_SHARD = 32,
+    // Whoever gives this goes by ds->typed. For others a graph of several types is an error.
+    SL_TAKES_TYPES = 64,
 };
 
 // How much checking an open does.
@@ -179,6 +184,13 @@ static inline uint64_t sl_dataset_rows(const struct sl_dataset *ds)
     return ds->shard.count ? ds->shard.n_local : ds->n_nodes;
 }
 
+// Vertices that may have a label and stand in lists: of a typed graph those of the first type, so
+// their ids are their numbers in it.
+static inline uint64_t sl_dataset_labelled(const struct sl_dataset *ds)
+{
+    return ds->typed.n_types ? ds->typed.type[0].n : ds->n_nodes;
+}
+
 // Names the data set, whole or spread over any number of shards: of a whole one its digest.
 static inline uint64_t sl_dataset_identity(const struct sl_dataset *ds)
 {
@@ -191,7 +203,13 @@ static inline uint32_t sl_dataset_predict_words(const struct sl_dataset *ds)
     return ds->task == SL_TASK_MULTICLASS || ds->task == SL_TASK_LINK ? 1 : ds->n_classes;
 }
 
-// In-degree of v.
+// Lists of sources: a row for each vertex, of a typed graph for each target of each relation.
+static inline uint64_t sl_dataset_lists(const struct sl_dataset *ds)
+{
+    return ds->typed.n_types ? ds->typed.n_rows : ds->n_nodes;
+}
+
+// In-degree of v, of a typed graph of row v.
 static inline uint64_t sl_dataset_degree(const struct sl_dataset *ds, uint64_t v)
 {
     return ds->indptr[v + 1] - ds->indptr[v];

@@ -21,7 +21,7 @@ static uint64_t digest_of(const char *bytes, uint64_t n)
 }
 
 uint32_t sl_dataset_contents(const struct sl_dataset *ds,
-                             struct sl_dataset_content out[SL_FILE_COUNT + 1])
+                             struct sl_dataset_content out[SL_DATASET_PARTS_MAX + 1])
 {
     uint32_t n = 0;
     out[n++] = (struct sl_dataset_content){.name = "metadata.json",
@@ -34,6 +34,14 @@ uint32_t sl_dataset_contents(const struct sl_dataset *ds,
                 (struct sl_dataset_content){.name = sl_dataset_file_name((enum sl_dataset_file)f),
                                             .bytes = npy->file_bytes,
                                             .digest = digest_of(npy->map, npy->file_bytes)};
+    }
+    for (uint32_t t = 0; t < ds->files->n_types; t++) {
+        const struct sl_type_file *file = &ds->files->type[t];
+        if (file->npy.map)
+            out[n++] = (struct sl_dataset_content){
+                .name = file->name,
+                .bytes = file->npy.file_bytes,
+                .digest = digest_of(file->npy.map, file->npy.file_bytes)};
     }
     return n;
 }

@@ -24,6 +24,6 @@ struct sl_dataset_content {
 // those that all shards share: its features are left out, and metadata.json has the digest of them
 // all.
 uint32_t sl_dataset_contents(const struct sl_dataset *ds,
-                             struct sl_dataset_content out[SL_FILE_COUNT + 1]);
+                             struct sl_dataset_content out[SL_DATASET_PARTS_MAX + 1]);
 
 #endif

@@ -63,13 +63,26 @@ static void add_path(struct line *l, const struct sl_dataset_files *files, int f
     add(l, sl_dataset_file_name((enum sl_dataset_file)f));
 }
 
+static bool is_in(const struct sl_npy *npy, const char *address)
+{
+    const char *map = npy->map;
+    return map && address >= map && address < map + npy->file_bytes;
+}
+
 static bool add_file(struct line *l, const struct sl_dataset_files *files, const char *address)
 {
     for (int f = 0; f < SL_FILE_COUNT; f++) {
-        const char *map = files->npy[f].map;
-        if (!map || address < map || address >= map + files->npy[f].file_bytes)
+        if (!is_in(&files->npy[f], address))
             continue;
-        add_path(l, files, f, (uint64_t)(address - map));
+        add_path(l, files, f, (uint64_t)(address - (const char *)files->npy[f].map));
+        return true;
+    }
+    for (uint32_t t = 0; t < files->n_types; t++) {
+        if (!is_in(&files->type[t].npy, address))
+            continue;
+        add(l, files->directory);
+        add(l, "/");
+        add(l, files->type[t].name);
         return true;
     }
     return false;

@@ -83,6 +83,8 @@ int sl_dataset_map_files(struct sl_dataset *ds, unsigned need,
         // Of a whole data set node_part.npy is what a partition left, for others.
         if ((f == SL_FILE_PART || f == SL_FILE_ROW) && ds->shard.count == 0)
             continue;
+        if (f == SL_FILE_FEAT && ds->typed.n_types) // each type has its own
+            continue;
         if (f == SL_FILE_FEAT && ds->files->stripes.n) {
             SL_TRY(map_stripes(ds, known));
             continue;
@@ -99,7 +101,7 @@ int sl_dataset_map_files(struct sl_dataset *ds, unsigned need,
                            file_specs[f].missing);
         SL_TRY(rc);
     }
-    return SL_OK;
+    return sl_dataset_map_types(ds, known);
 }
 
 uint32_t sl_dataset_parts(const struct sl_dataset *ds,
@@ -114,17 +116,28 @@ uint32_t sl_dataset_parts(const struct sl_dataset *ds,
     }
     for (uint32_t i = 0; i < s->n; i++)
         out[n++] = (struct sl_dataset_part){s->file[i].path, &s->file[i].id};
+    for (uint32_t t = 0; t < ds->files->n_types; t++) {
+        const struct sl_type_file *file = &ds->files->type[t];
+        if (file->npy.map)
+            out[n++] = (struct sl_dataset_part){file->name, &file->npy.id};
+    }
     return n;
+}
+
+struct sl_dataset_found sl_dataset_describe_npy(const struct sl_dataset *ds, const char *file,
+                                                const struct sl_npy *npy)
+{
+    struct sl_dataset_found out;
+    char shape[128];
+    snprintf(out.text, sizeof out.text, "%s/%s: is %s %s", ds->path, file,
+             sl_npy_dtype_name(npy->head.dtype),
+             sl_npy_shape_text(&npy->head, shape, sizeof shape));
+    return out;
 }
 
 struct sl_dataset_found sl_dataset_describe(const struct sl_dataset *ds, enum sl_dataset_file f)
 {
-    struct sl_dataset_found out;
-    char shape[128];
-    const struct sl_npy_header *h = &ds->files->npy[f].head;
-    snprintf(out.text, sizeof out.text, "%s/%s: is %s %s", ds->path, file_specs[f].name,
-             sl_npy_dtype_name(h->dtype), sl_npy_shape_text(h, shape, sizeof shape));
-    return out;
+    return sl_dataset_describe_npy(ds, file_specs[f].name, &ds->files->npy[f]);
 }
 
 // ---- copies -------------------------------------------------------------------------------------

@@ -39,14 +39,22 @@ enum sl_dataset_file {
     SL_FILE_COUNT,
 };
 
-enum { SL_DATASET_PARTS_MAX = SL_FILE_COUNT + SL_STRIPES_MAX };
+enum { SL_DATASET_PARTS_MAX = SL_FILE_COUNT + SL_STRIPES_MAX + SL_TYPES_MAX };
+
+// Features of one type of a typed graph.
+struct sl_type_file {
+    char name[SL_TYPE_NAME_BYTES + 16]; // "node_feat.paper.npy"
+    struct sl_npy npy;                  // .map is NULL where the file does not exist
+};
 
 struct sl_dataset_files {
     char directory[sizeof(((struct sl_dataset *)0)->path)];
     struct sl_npy npy[SL_FILE_COUNT]; // .map is NULL where the file does not exist
     struct sl_stripes stripes;        // that npy[SL_FILE_FEAT] is mapped from; n 0: it is a file
-    void *owned[SL_FILE_COUNT];       // converted copy, or NULL where the mapping serves as it is
-    int held[SL_DATASET_PARTS_MAX];   // of the first n_held parts: their files, held open
+    struct sl_type_file *type;        // (n_types) of a typed graph, in place of npy[SL_FILE_FEAT]
+    uint32_t n_types;
+    void *owned[SL_FILE_COUNT];     // converted copy, or NULL where the mapping serves as it is
+    int held[SL_DATASET_PARTS_MAX]; // of the first n_held parts: their files, held open
     uint32_t n_held;
     bool temporary;         // the directory goes away soon
     uint32_t n_shards;      // it holds so many data sets, and is none
@@ -75,6 +83,9 @@ const struct sl_file_id *sl_dataset_known_file(const struct sl_dataset_known_fil
 int sl_dataset_map_files(struct sl_dataset *ds, unsigned need,
                          const struct sl_dataset_known_files *known);
 
+// Those of them that are of types (dataset_typed.c).
+int sl_dataset_map_types(struct sl_dataset *ds, const struct sl_dataset_known_files *known);
+
 // The files that are mapped, stripes one by one. Returns how many. Borrowed from ds.
 struct sl_dataset_part {
     const char *name; // in the data set's directory; of a stripe its path
@@ -94,6 +105,9 @@ struct sl_dataset_found {
     char text[sizeof(((struct sl_dataset *)0)->path) + 256];
 };
 struct sl_dataset_found sl_dataset_describe(const struct sl_dataset *ds, enum sl_dataset_file f);
+
+struct sl_dataset_found sl_dataset_describe_npy(const struct sl_dataset *ds, const char *file,
+                                                const struct sl_npy *npy);
 
 // Private memory for a copy of file f, freed with the data set. SL_ENOMEM.
 int sl_dataset_own(struct sl_dataset *ds, enum sl_dataset_file f, size_t elem_bytes, void **out);

@@ -23,6 +23,12 @@ int sl_dataset_metadata_read(struct sl_dataset *ds, const struct sl_dataset_know
                              struct sl_dataset_metadata *out);
 void sl_dataset_metadata_fini(struct sl_dataset_metadata *m);
 
+struct cJSON;
+// A key of it that is a whole number from 0 to `most`; missing is 0 unless required. Of "types.count"
+// the last word is the key, the others are for messages.
+int sl_dataset_metadata_count(const struct cJSON *json, const char *path, const char *key,
+                              bool required, uint64_t most, uint64_t *out);
+
 // ---- dataset_open.c -----------------------------------------------------------------------------
 
 // The canonical name of a directory, as ds->path, and ds->files (sl_dataset_close()).
@@ -64,6 +70,24 @@ int sl_dataset_refuse_shard(const struct sl_dataset *ds, unsigned need);
 int sl_dataset_check_shard(struct sl_dataset *ds);
 // Whether these two agree with one another and with metadata.json. O(V), by one thread.
 int sl_dataset_validate_shard(const struct sl_dataset *ds);
+
+// ---- dataset_typed.c ----------------------------------------------------------------------------
+
+// "types", "relations" and "label_type" of metadata.json, at `path`, into ds->typed. ds->n_nodes and
+// n_edges are set.
+int sl_dataset_read_types(const struct cJSON *json, const char *path, struct sl_dataset *ds);
+// SL_EUNSUPPORTED for a typed graph where SL_TAKES_TYPES is not needed.
+int sl_dataset_refuse_types(const struct sl_dataset *ds, unsigned need);
+// Types and shapes of features; sets those of each type.
+int sl_dataset_check_types(struct sl_dataset *ds);
+// Where the offsets of one relation end and those of the next begin. Offsets are valid.
+int sl_dataset_validate_bounds(const struct sl_dataset *ds);
+// " (relation author -writes-> paper, paper 5)", or nothing of a plain graph, where it is clear.
+struct sl_row_text {
+    char text[5 * SL_TYPE_NAME_BYTES + 64];
+};
+struct sl_row_text sl_dataset_row_text(const struct sl_dataset *ds, uint64_t row);
+void sl_dataset_close_types(struct sl_dataset *ds);
 
 // ---- dataset_validate.c -------------------------------------------------------------------------
 

@@ -25,6 +25,12 @@ static const struct sl_npy *labels_of(const struct sl_dataset *ds)
     return &ds->files->npy[SL_FILE_LABEL];
 }
 
+// What a row of it is for: "num_nodes", or of a typed graph the first type's count.
+static const char *rows_of(const struct sl_dataset *ds)
+{
+    return ds->typed.n_types ? "the count of the first of \"types\"" : "num_nodes";
+}
+
 static bool is_float_type(enum sl_dtype t)
 {
     return t == SL_DTYPE_F32 || t == SL_DTYPE_F64;
@@ -34,18 +40,18 @@ static bool is_float_type(enum sl_dtype t)
 
 static int check_classes(const struct sl_dataset *ds)
 {
+    const uint64_t n = sl_dataset_labelled(ds);
     const struct sl_npy_header *h = &labels_of(ds)->head;
     struct sl_dataset_found found = sl_dataset_describe(ds, SL_FILE_LABEL);
-    if (h->ndim == 2 && h->shape[0] == ds->n_nodes && h->shape[1] > 1)
+    if (h->ndim == 2 && h->shape[0] == n && h->shape[1] > 1)
         return sl_fail(SL_EFORMAT,
-                       "%s, a matrix, wanted one class number a vertex (num_nodes): where it says "
+                       "%s, a matrix, wanted one class number a vertex (%s): where it says "
                        "which of several labels a vertex has, set \"task\" in metadata.json to "
                        "\"multilabel\"; where it holds numbers to be predicted, to \"regression\"",
-                       found.text);
-    if (h->ndim < 1 || h->ndim > 2 || h->shape[0] != ds->n_nodes ||
-        labels_of(ds)->n_elems != ds->n_nodes)
-        return sl_fail(SL_EFORMAT, "%s, wanted one label a vertex: num_nodes = %" PRIu64,
-                       found.text, ds->n_nodes);
+                       found.text, rows_of(ds));
+    if (h->ndim < 1 || h->ndim > 2 || h->shape[0] != n || labels_of(ds)->n_elems != n)
+        return sl_fail(SL_EFORMAT, "%s, wanted one label a vertex: %s = %" PRIu64, found.text,
+                       rows_of(ds), n);
     if (h->dtype == SL_DTYPE_F16)
         return sl_fail(SL_EFORMAT,
                        "%s, wanted integers, float32 or float64: save y.astype(numpy.float32)",
@@ -66,6 +72,7 @@ static bool is_target_type(enum sl_dtype t)
 
 static int check_targets(struct sl_dataset *ds)
 {
+    const uint64_t n = sl_dataset_labelled(ds);
     const struct sl_npy_header *h = &labels_of(ds)->head;
     struct sl_dataset_found found = sl_dataset_describe(ds, SL_FILE_LABEL);
     bool flags = ds->task == SL_TASK_MULTILABEL;
@@ -74,10 +81,9 @@ static int check_targets(struct sl_dataset *ds)
             SL_EFORMAT,
             "%s, wanted float32, float64, int8, uint8, int32 or int64: save y.astype(numpy.%s)",
             found.text, flags ? "int8" : "float32");
-    if (h->ndim < 1 || h->ndim > 2 || h->shape[0] != ds->n_nodes ||
-        (h->ndim == 2 && h->shape[1] == 0))
-        return sl_fail(SL_EFORMAT, "%s, wanted a row of %s a vertex: num_nodes = %" PRIu64,
-                       found.text, flags ? "labels" : "numbers", ds->n_nodes);
+    if (h->ndim < 1 || h->ndim > 2 || h->shape[0] != n || (h->ndim == 2 && h->shape[1] == 0))
+        return sl_fail(SL_EFORMAT, "%s, wanted a row of %s a vertex: %s = %" PRIu64, found.text,
+                       flags ? "labels" : "numbers", rows_of(ds), n);
     uint64_t columns = h->ndim == 2 ? h->shape[1] : 1;
     if (ds->n_classes && columns != ds->n_classes)
         return sl_fail(SL_EFORMAT,

@@ -1,6 +1,7 @@
 /*
  * metadata.json: {"name", "num_nodes", "num_edges", "feat_dim", "num_classes", "task", "splits",
- * "first_side", "feat_stripes", "shard", "shards", "temporary"}. Further keys are the user's own
+ * "first_side", "feat_stripes", "shard", "shards", "temporary"}, of a typed graph "types",
+ * "relations" and "label_type" (dataset_typed.c). Further keys are the user's own
  * (source, licence, ...) and are left alone.
  */
 #include <ctype.h>
@@ -81,9 +82,8 @@ static const cJSON *get(const cJSON *json, const char *key)
     return cJSON_IsNull(item) ? NULL : item;
 }
 
-// A whole number from 0 to `most`; missing is 0 unless required.
-static int get_count(const cJSON *json, const char *path, const char *key, bool required,
-                     uint64_t most, uint64_t *out)
+int sl_dataset_metadata_count(const cJSON *json, const char *path, const char *key, bool required,
+                              uint64_t most, uint64_t *out)
 {
     const cJSON *item = get(json, key);
     *out = 0;
@@ -239,16 +239,16 @@ static int get_shard(const cJSON *json, const char *path, struct sl_dataset *ds)
     const cJSON *item = get(json, "shard");
     struct sl_shard *s = &ds->shard;
     uint64_t index, count, n_shards;
-    SL_TRY(get_count(json, path, "shards", false, SL_SHARDS_MAX, &n_shards));
+    SL_TRY(sl_dataset_metadata_count(json, path, "shards", false, SL_SHARDS_MAX, &n_shards));
     const char *of = cJSON_GetStringValue(get(item ? item : json, "of"));
     ds->files->n_shards = (uint32_t)n_shards;
     if ((item || n_shards) && of && !(ds->files->whole = strdup(of)))
         return sl_fail(SL_ENOMEM, "%s: no memory for a path", path);
     if (!item)
         return SL_OK;
-    SL_TRY(get_count(item, path, "shard.count", true, SL_SHARDS_MAX, &count));
-    SL_TRY(get_count(item, path, "shard.index", true, SL_SHARDS_MAX, &index));
-    SL_TRY(get_count(item, path, "shard.rows", true, UINT32_MAX, &s->n_local));
+    SL_TRY(sl_dataset_metadata_count(item, path, "shard.count", true, SL_SHARDS_MAX, &count));
+    SL_TRY(sl_dataset_metadata_count(item, path, "shard.index", true, SL_SHARDS_MAX, &index));
+    SL_TRY(sl_dataset_metadata_count(item, path, "shard.rows", true, UINT32_MAX, &s->n_local));
     if (index >= count)
         return sl_fail(SL_EFORMAT,
                        "%s: \"shard.index\" is %" PRIu64
@@ -272,16 +272,17 @@ static int take_fields(const cJSON *json, const char *path, struct sl_dataset *d
     const uint64_t exact = (uint64_t)1 << 53; // whole numbers that a double holds
     uint64_t n_classes;
     SL_TRY(get_name(json, path, ds));
-    SL_TRY(get_count(json, path, "num_nodes", true, exact, &ds->n_nodes));
-    SL_TRY(get_count(json, path, "num_edges", true, exact, &ds->n_edges));
-    SL_TRY(get_count(json, path, "first_side", false, exact, &ds->first_side));
-    SL_TRY(get_count(json, path, "feat_dim", false, INT32_MAX, &m->feat_dim));
-    SL_TRY(get_count(json, path, "num_classes", false, INT32_MAX, &n_classes));
+    SL_TRY(sl_dataset_metadata_count(json, path, "num_nodes", true, exact, &ds->n_nodes));
+    SL_TRY(sl_dataset_metadata_count(json, path, "num_edges", true, exact, &ds->n_edges));
+    SL_TRY(sl_dataset_metadata_count(json, path, "first_side", false, exact, &ds->first_side));
+    SL_TRY(sl_dataset_metadata_count(json, path, "feat_dim", false, INT32_MAX, &m->feat_dim));
+    SL_TRY(sl_dataset_metadata_count(json, path, "num_classes", false, INT32_MAX, &n_classes));
     SL_TRY(get_task(json, path, ds, m));
     SL_TRY(get_splits(json, path, ds));
     SL_TRY(get_stripes(json, path, ds));
     SL_TRY(get_shard(json, path, ds));
     SL_TRY(get_temporary(json, path, ds));
+    SL_TRY(sl_dataset_read_types(json, path, ds));
     if (ds->first_side > ds->n_nodes)
         return sl_fail(SL_EFORMAT,
                        "%s: \"first_side\" is %" PRIu64 ", wanted at most num_nodes = %" PRIu64,

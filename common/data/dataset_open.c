@@ -86,7 +86,14 @@ static int check_topology(struct sl_dataset *ds)
     const uint64_t *n_offsets = &npy[SL_FILE_INDPTR].head.shape[0];
     SL_TRY(check_ids(ds, SL_FILE_INDPTR));
     SL_TRY(check_ids(ds, SL_FILE_INDICES));
-    if (*n_offsets != ds->n_nodes + 1)
+    if (*n_offsets != sl_dataset_lists(ds) + 1 && ds->typed.n_types)
+        return sl_fail(
+            SL_EFORMAT,
+            "%s, wanted %" PRIu64 " elements: the relations of metadata.json have %" PRIu64
+            " rows, one for each vertex of the target type of each, and one more is "
+            "needed",
+            sl_dataset_describe(ds, SL_FILE_INDPTR).text, ds->typed.n_rows + 1, ds->typed.n_rows);
+    if (*n_offsets != sl_dataset_lists(ds) + 1)
         return sl_fail(SL_EFORMAT,
                        "%s, wanted %" PRIu64 " elements: metadata.json says num_nodes = %" PRIu64
                        ", which needs one more",
@@ -242,10 +249,12 @@ static int open_all(struct sl_dataset *ds, struct sl_dataset_metadata *m, const 
     sl_dataset_faults_begin(ds->files);
     SL_TRY(sl_dataset_metadata_read(ds, trust->known, m));
     SL_TRY(sl_dataset_refuse_shard(ds, need));
+    SL_TRY(sl_dataset_refuse_types(ds, need));
     SL_TRY(sl_dataset_map_files(ds, need, trust->known ? &trust->known->files : NULL));
     SL_TRY(check_topology(ds));
     SL_TRY(sl_dataset_check_shard(ds));
     SL_TRY(check_features(ds, m));
+    SL_TRY(sl_dataset_check_types(ds));
     SL_TRY(sl_dataset_check_labels(ds, m));
     for (int f = SL_FILE_TRAIN; f <= SL_FILE_TEST; f++)
         if (ds->files->npy[f].map)
@@ -311,6 +320,7 @@ void sl_dataset_close(struct sl_dataset *ds)
         free(ds->files->owned[f]);
     }
     if (ds->files) {
+        sl_dataset_close_types(ds);
         sl_stripes_fini(&ds->files->stripes);
         free(ds->files->whole);
     }

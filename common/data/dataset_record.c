@@ -39,6 +39,15 @@ enum { RECORD_FORMAT = 6, ENDS_BYTES = 4096, MAX_RECORD_BYTES = 1 << 20 };
 // Twice the tick of the slowest usual kernel (HZ = 100).
 static const uint64_t racy_ns = 20000000;
 
+static void add_ends(XXH3_state_t *state, const struct sl_npy *npy)
+{
+    const char *bytes = npy->map;
+    uint64_t head = SL_MIN(npy->file_bytes, SL_MAX(npy->head.data_offset, ENDS_BYTES));
+    uint64_t tail = SL_MIN(npy->file_bytes, ENDS_BYTES);
+    XXH3_64bits_update(state, bytes, head);
+    XXH3_64bits_update(state, bytes + npy->file_bytes - tail, tail);
+}
+
 uint64_t sl_dataset_digest(const struct sl_dataset *ds, const struct sl_dataset_metadata *m)
 {
     XXH3_state_t *state = XXH3_createState();
@@ -55,11 +64,14 @@ uint64_t sl_dataset_digest(const struct sl_dataset *ds, const struct sl_dataset_
         XXH3_64bits_update(state, sizes, sizeof sizes);
         if (!npy->map)
             continue;
-        const char *bytes = npy->map;
-        uint64_t head = SL_MIN(npy->file_bytes, SL_MAX(npy->head.data_offset, ENDS_BYTES));
-        uint64_t tail = SL_MIN(npy->file_bytes, ENDS_BYTES);
-        XXH3_64bits_update(state, bytes, head);
-        XXH3_64bits_update(state, bytes + npy->file_bytes - tail, tail);
+        add_ends(state, npy);
+    }
+    for (uint32_t t = 0; t < ds->files->n_types; t++) {
+        const struct sl_npy *npy = &ds->files->type[t].npy;
+        uint64_t sizes[3] = {SL_FILE_FEAT, t, npy->file_bytes};
+        XXH3_64bits_update(state, sizes, sizeof sizes);
+        if (npy->map)
+            add_ends(state, npy);
     }
     uint64_t digest = XXH3_64bits_digest(state);
     XXH3_freeState(state);
@@ -131,7 +143,7 @@ static bool are_possible(const struct sl_dataset *ds, const struct sl_dataset_fa
     return facts->max_degree <= ds->n_edges && facts->loop_free <= 1 && facts->lists_rise <= 1 &&
            facts->feat_checked <= sl_dataset_feat_plan(ds, true) &&
            facts->weightless_edges <= (ds->edge_weight ? ds->n_edges : 0) &&
-           facts->weightless_vertices <= SL_MIN(facts->weightless_edges, ds->n_nodes);
+           facts->weightless_vertices <= SL_MIN(facts->weightless_edges, sl_dataset_lists(ds));
 }
 
 // Everything that must be equal, as the text of a record.

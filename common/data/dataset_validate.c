@@ -24,7 +24,7 @@ int sl_dataset_validate_offsets(struct sl_dataset *ds, int threads)
 {
     const struct sl_npy *npy = &ds->files->npy[SL_FILE_INDPTR];
     const uint64_t *p = ds->indptr;
-    uint64_t n = ds->n_nodes;
+    uint64_t n = sl_dataset_lists(ds);
     char found[32], before[32];
     // Words come from the file itself: a negative int32 is shown as it was written.
     if (p[0] != 0)
@@ -38,8 +38,9 @@ int sl_dataset_validate_offsets(struct sl_dataset *ds, int threads)
         if (negative || p[bad] < p[bad - 1])
             return sl_fail(SL_EFORMAT,
                            "%s/indptr.npy: element %" PRIu64 " is %s, less than element %" PRIu64
-                           " (%s): offsets must not fall",
-                           ds->path, bad, found, bad - 1, before);
+                           " (%s)%s: offsets must not fall",
+                           ds->path, bad, found, bad - 1, before,
+                           sl_dataset_row_text(ds, bad - 1).text);
         if (p[bad] > ds->n_edges)
             return sl_fail(SL_EFORMAT,
                            "%s/indptr.npy: element %" PRIu64
@@ -47,9 +48,10 @@ int sl_dataset_validate_offsets(struct sl_dataset *ds, int threads)
                            ": correct metadata.json, indptr.npy or indices.npy",
                            ds->path, bad, found, ds->n_edges);
         return sl_fail(SL_EUNSUPPORTED,
-                       "%s/indptr.npy: vertex %" PRIu64 " has %" PRIu64
+                       "%s/indptr.npy: %s %" PRIu64 "%s has %" PRIu64
                        " in-edges, wanted fewer than 2^32",
-                       ds->path, bad - 1, p[bad] - p[bad - 1]);
+                       ds->path, ds->typed.n_types ? "row" : "vertex", bad - 1,
+                       sl_dataset_row_text(ds, bad - 1).text, p[bad] - p[bad - 1]);
     }
     if (p[n] != ds->n_edges)
         return sl_fail(
@@ -57,30 +59,43 @@ int sl_dataset_validate_offsets(struct sl_dataset *ds, int threads)
             "%s/indptr.npy: element %" PRIu64 " (the last) is %s, wanted num_edges = %" PRIu64
             ": correct metadata.json, indptr.npy or indices.npy",
             ds->path, n, sl_scan_int_text(npy->data, npy->head.dtype, n, found), ds->n_edges);
-    return SL_OK;
+    return sl_dataset_validate_bounds(ds);
 }
 
 struct sl_dataset_sampling sl_dataset_sampling = {.above = (uint64_t)1 << 30,
                                                   .sample = (uint64_t)256 << 20};
 
-uint64_t sl_dataset_feat_plan(const struct sl_dataset *ds, bool full)
+static uint64_t plan_of(uint64_t bytes, bool full)
 {
-    const uint64_t bytes =
-        ds->feat ? sl_dataset_rows(ds) * ds->feat_dim * sl_dtype_bytes(ds->feat_dtype) : 0;
     return full || bytes <= sl_dataset_sampling.above ? bytes : sl_dataset_sampling.sample;
 }
 
-static int validate_indices(struct sl_dataset *ds, int threads,
-                            const struct sl_dataset_watch *watch)
+static uint64_t bytes_of(const struct sl_vertex_type *t)
+{
+    return t->feat ? t->n * t->feat_dim * sl_dtype_bytes(t->feat_dtype) : 0;
+}
+
+uint64_t sl_dataset_feat_plan(const struct sl_dataset *ds, bool full)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < ds->typed.n_types; i++)
+        sum += plan_of(bytes_of(&ds->typed.type[i]), full);
+    if (ds->feat)
+        sum += plan_of(sl_dataset_rows(ds) * ds->feat_dim * sl_dtype_bytes(ds->feat_dtype), full);
+    return sum;
+}
+
+static int validate_rows(struct sl_dataset *ds, const struct sl_scan_rows *rows, int threads,
+                         const struct sl_dataset_watch *watch)
 {
     struct sl_scan_lists lists;
-    uint64_t bad = sl_scan_neighbours(ds, threads, watch, &lists);
-    ds->loop_free = !lists.have_loops;
-    ds->lists_rise = lists.rise;
+    uint64_t bad = sl_scan_neighbours(ds, rows, threads, watch, &lists);
+    ds->loop_free = ds->loop_free && !lists.have_loops;
+    ds->lists_rise = ds->lists_rise && lists.rise;
     if (bad == SL_SCAN_OK)
         return SL_OK;
     // The vertex whose list it is in: the last one with indptr[v] <= bad.
-    uint64_t low = 0, high = ds->n_nodes;
+    uint64_t low = rows->first_row, high = low + rows->n_rows;
     while (high - low > 1) {
         uint64_t mid = low + (high - low) / 2;
         if (ds->indptr[mid] <= bad)
@@ -89,11 +104,35 @@ static int validate_indices(struct sl_dataset *ds, int threads,
             high = mid;
     }
     char found[32];
+    sl_scan_int_text(ds->indices, ds->indices_dtype, bad, found);
+    if (ds->typed.n_types) {
+        const struct sl_relation *r = &ds->typed.relation[sl_typed_relation_of(&ds->typed, low)];
+        return sl_fail(SL_EFORMAT,
+                       "%s/indices.npy: element %" PRIu64 "%s is %s, wanted an id from %" PRIu64
+                       " to before %" PRIu64 ", a vertex of type %s",
+                       ds->path, bad, sl_dataset_row_text(ds, low).text, found, rows->first,
+                       rows->first + rows->n, ds->typed.type[r->source].name);
+    }
     return sl_fail(SL_EFORMAT,
                    "%s/indices.npy: element %" PRIu64 " (an in-neighbour of vertex %" PRIu64
                    ") is %s, wanted a vertex id from 0 to %" PRIu64 ": ids must be below num_nodes",
-                   ds->path, bad, low, sl_scan_int_text(ds->indices, ds->indices_dtype, bad, found),
-                   ds->n_nodes - 1);
+                   ds->path, bad, low, found, ds->n_nodes - 1);
+}
+
+static int validate_indices(struct sl_dataset *ds, int threads,
+                            const struct sl_dataset_watch *watch)
+{
+    const struct sl_typed *t = &ds->typed;
+    ds->loop_free = ds->lists_rise = true;
+    for (uint32_t i = 0; i < t->n_relations; i++) {
+        const struct sl_vertex_type *source = &t->type[t->relation[i].source],
+                                    *target = &t->type[t->relation[i].target];
+        const struct sl_scan_rows rows = {t->relation[i].first_row, target->n, target->first,
+                                          source->first, source->n};
+        SL_TRY(validate_rows(ds, &rows, threads, watch));
+    }
+    const struct sl_scan_rows all = {.n_rows = ds->n_nodes, .n = ds->n_nodes};
+    return t->n_types ? SL_OK : validate_rows(ds, &all, threads, watch);
 }
 
 static int validate_weights(const struct sl_dataset *ds, int threads)
@@ -108,34 +147,56 @@ static int validate_weights(const struct sl_dataset *ds, int threads)
                    ds->path, bad, (double)ds->edge_weight[bad]);
 }
 
-static int validate_features(struct sl_dataset *ds, bool full, int threads,
-                             const struct sl_dataset_watch *watch)
+// Features of a file.
+struct features {
+    const char *file;
+    const void *x; // (rows, dim)
+    enum sl_dtype dtype;
+    uint64_t rows, dim;
+};
+
+static int validate_matrix(struct sl_dataset *ds, const struct features *f, bool full, int threads,
+                           const struct sl_dataset_watch *watch)
 {
-    if (!ds->feat)
-        return SL_OK;
-    ds->feat_checked = sl_dataset_feat_plan(ds, full);
-    uint64_t bad = sl_scan_finite(ds->feat, ds->feat_dtype, sl_dataset_rows(ds) * ds->feat_dim,
-                                  ds->feat_checked, threads, watch);
+    const uint64_t checked = plan_of(f->rows * f->dim * sl_dtype_bytes(f->dtype), full);
+    uint64_t bad = sl_scan_finite(f->x, f->dtype, f->rows * f->dim, checked, threads, watch);
+    ds->feat_checked += checked;
     if (bad == SL_SCAN_OK)
         return SL_OK;
     // An element with all exponent bits set is an infinity when its fraction is zero.
     bool nan, negative;
-    if (ds->feat_dtype == SL_DTYPE_F16) {
-        uint16_t bits = ((const uint16_t *)ds->feat)[bad];
+    if (f->dtype == SL_DTYPE_F16) {
+        uint16_t bits = ((const uint16_t *)f->x)[bad];
         nan = bits & 0x3ff;
         negative = bits >> 15;
     } else {
-        float x = ((const float *)ds->feat)[bad];
+        float x = ((const float *)f->x)[bad];
         nan = isnan(x);
         negative = signbit(x);
     }
     return sl_fail(SL_EFORMAT,
-                   "%s/node_feat.npy: row %" PRIu64 ", column %" PRIu64
+                   "%s/%s: row %" PRIu64 ", column %" PRIu64
                    " is %s, wanted finite numbers: replace it, for example with numpy.nan_to_num",
-                   ds->path, bad / ds->feat_dim, bad % ds->feat_dim,
+                   ds->path, f->file, bad / f->dim, bad % f->dim,
                    nan        ? "NaN"
                    : negative ? "-Inf"
                               : "Inf");
+}
+
+static int validate_features(struct sl_dataset *ds, bool full, int threads,
+                             const struct sl_dataset_watch *watch)
+{
+    ds->feat_checked = 0;
+    for (uint32_t i = 0; i < ds->typed.n_types; i++) {
+        const struct sl_vertex_type *t = &ds->typed.type[i];
+        const struct features f = {ds->files->type[i].name, t->feat, t->feat_dtype, t->n,
+                                   t->feat_dim};
+        if (t->feat)
+            SL_TRY(validate_matrix(ds, &f, full, threads, watch));
+    }
+    const struct features f = {"node_feat.npy", ds->feat, ds->feat_dtype, sl_dataset_rows(ds),
+                               ds->feat_dim};
+    return ds->feat ? validate_matrix(ds, &f, full, threads, watch) : SL_OK;
 }
 
 static int validate_list(const struct sl_dataset *ds, enum sl_dataset_file f, int threads)
@@ -145,14 +206,21 @@ static int validate_list(const struct sl_dataset *ds, enum sl_dataset_file f, in
         return SL_OK;
     enum sl_dtype dtype = npy->head.dtype;
     char found[32];
-    uint64_t bad = sl_scan_ids(npy->data, dtype, npy->n_elems, ds->n_nodes, threads);
+    const uint64_t n = f == SL_FILE_VERTEX_MAP ? ds->n_nodes : sl_dataset_labelled(ds);
+    uint64_t bad = sl_scan_ids(npy->data, dtype, npy->n_elems, n, threads);
+    if (bad != SL_SCAN_OK && n < ds->n_nodes)
+        return sl_fail(SL_EFORMAT,
+                       "%s/%s: element %" PRIu64 " is %s, wanted a vertex of type %s, from 0 to "
+                       "before %" PRIu64,
+                       ds->path, sl_dataset_file_name(f), bad,
+                       sl_scan_int_text(npy->data, dtype, bad, found), ds->typed.type[0].name, n);
     if (bad != SL_SCAN_OK)
         return sl_fail(SL_EFORMAT,
                        "%s/%s: element %" PRIu64
                        " is %s, wanted a vertex id below num_nodes = %" PRIu64,
                        ds->path, sl_dataset_file_name(f), bad,
                        sl_scan_int_text(npy->data, dtype, bad, found), ds->n_nodes);
-    int rc = sl_scan_duplicates(npy->data, dtype, npy->n_elems, ds->n_nodes, threads, &bad);
+    int rc = sl_scan_duplicates(npy->data, dtype, npy->n_elems, n, threads, &bad);
     if (rc < 0)
         return sl_fail_prefix(rc, "%s/%s", ds->path, sl_dataset_file_name(f));
     if (bad == SL_SCAN_OK)
@@ -176,7 +244,7 @@ static int validate_disjoint(const struct sl_dataset *ds, int threads)
         const struct sl_npy *npy = &ds->files->npy[SL_FILE_TRAIN + s];
         list[s] = (struct sl_overlap_list){npy->data, npy->head.dtype, npy->n_elems};
     }
-    int rc = sl_overlaps_find(list, ds->n_nodes, threads, &found);
+    int rc = sl_overlaps_find(list, sl_dataset_labelled(ds), threads, &found);
     if (rc < 0)
         return sl_fail_prefix(rc, "data set %s", ds->path);
     if (found.n == 0)

@@ -70,6 +70,9 @@ struct check {
 
 SCAN(id32, uint32_t, v[i] >= max)
 SCAN(id64, uint64_t, v[i] >= max)
+// The limit holds two numbers: ids from `limit >> 32` on, as many as the lower half says.
+SCAN(range32, uint32_t, v[i] - (uint32_t)(limit >> 32) >= max)
+SCAN(range64, uint64_t, v[i] - (limit >> 32) >= (max & UINT32_MAX))
 
 // v + 1 as unsigned puts -1 at 0 and other negatives at the top: in range means v + 1 <= n_classes.
 SCAN(label8, uint8_t, (uint8_t)(v[i] + 1) > max)
@@ -170,12 +173,13 @@ struct pass {
     const char *data;
     uint64_t n, limit;
     size_t elem_bytes;
-    uint64_t n_sampled;             // blocks that are looked at, all of them where it is 0
-    bool cold;                      // not wanted again
-    _Atomic uint64_t *max_rise;     // wanted for offsets only
-    const struct sl_dataset *graph; // wanted for neighbours only: what is found out of them
-    _Atomic bool loops;             // there is a self-loop
-    _Atomic bool falls;             // the neighbours of some vertex do not stand in rising order
+    uint64_t n_sampled;              // blocks that are looked at, all of them where it is 0
+    bool cold;                       // not wanted again
+    _Atomic uint64_t *max_rise;      // wanted for offsets only
+    const struct sl_dataset *graph;  // wanted for neighbours only: what is found out of them,
+    const struct sl_scan_rows *rows; // of these rows; data begins with their first edge
+    _Atomic bool loops;              // there is a self-loop
+    _Atomic bool falls;              // the neighbours of some vertex do not stand in rising order
     const struct sl_dataset_watch *watch;
 };
 
@@ -192,10 +196,12 @@ static void advise(const char *from, uint64_t bytes, int advice)
     (void)madvise((void *)begin, end - begin, advice);
 }
 
-// The vertex in whose list an edge stands.
-static uint64_t vertex_of(const struct sl_dataset *ds, uint64_t edge)
+// The row in whose list an edge stands.
+static uint64_t row_of(const struct pass *p, uint64_t edge)
 {
-    uint64_t low = 0, high = ds->n_nodes; // indptr[low] <= edge < indptr[high]
+    const struct sl_dataset *ds = p->graph;
+    // indptr[low] <= edge < indptr[high]
+    uint64_t low = p->rows->first_row, high = low + p->rows->n_rows;
     while (high - low > 1) {
         const uint64_t middle = low + (high - low) / 2;
         if (ds->indptr[middle] <= edge)
@@ -211,8 +217,9 @@ static bool has_loop(const struct pass *p, uint64_t begin, uint64_t end)
 {
     const struct sl_dataset *ds = p->graph;
     uint64_t at = begin;
-    for (uint64_t v = vertex_of(ds, begin); at < end; v++) {
-        const uint64_t stop = SL_MIN(ds->indptr[v + 1], end);
+    for (uint64_t row = row_of(p, begin); at < end; row++) {
+        const uint64_t stop = SL_MIN(ds->indptr[row + 1], end);
+        const uint64_t v = row - p->rows->first_row + p->rows->vertex;
         const bool found = p->elem_bytes == 4
                                ? any_equal32((const uint32_t *)ds->indices + at, stop - at, v)
                                : any_equal64((const uint64_t *)ds->indices + at, stop - at, v);
@@ -232,9 +239,9 @@ static bool has_fall(const struct pass *p, uint64_t begin, uint64_t end)
     uint64_t falls = p->elem_bytes == 4
                          ? falls32((const uint32_t *)ds->indices + first, end - first)
                          : falls64((const uint64_t *)ds->indices + first, end - first);
-    uint64_t v = vertex_of(ds, first);
-    for (uint64_t at = ds->indptr[v]; falls > 0 && at < end; at = ds->indptr[++v])
-        if (at >= first && ds->indptr[v + 1] > at)
+    uint64_t row = row_of(p, first);
+    for (uint64_t at = ds->indptr[row]; falls > 0 && at < end; at = ds->indptr[++row])
+        if (at >= first && ds->indptr[row + 1] > at)
             falls -= sl_dataset_source(ds, at) < sl_dataset_source(ds, at - 1);
     return falls > 0;
 }
@@ -260,11 +267,12 @@ static bool visit(void *ctx, uint64_t i)
         advise(data + AHEAD_BYTES, SL_MIN(left - AHEAD_BYTES, BLOCK_BYTES), MADV_WILLNEED);
     if (p->check.any(data, n, p->limit))
         return true;
+    const uint64_t edge = p->graph ? p->graph->indptr[p->rows->first_row] + begin : 0;
     if (p->graph && !atomic_load_explicit(&p->loops, memory_order_relaxed) &&
-        has_loop(p, begin, begin + n))
+        has_loop(p, edge, edge + n))
         atomic_store_explicit(&p->loops, true, memory_order_relaxed);
     if (p->graph && !atomic_load_explicit(&p->falls, memory_order_relaxed) &&
-        has_fall(p, begin, begin + n))
+        has_fall(p, edge, edge + n))
         atomic_store_explicit(&p->falls, true, memory_order_relaxed);
     if (p->cold)
         advise(data, n * p->elem_bytes, MADV_COLD);
@@ -388,22 +396,29 @@ uint64_t sl_scan_finite(const void *x, enum sl_dtype dtype, uint64_t n, uint64_t
     return run_pass(&p, threads);
 }
 
-uint64_t sl_scan_neighbours(const struct sl_dataset *ds, int threads,
-                            const struct sl_dataset_watch *watch, struct sl_scan_lists *found)
+uint64_t sl_scan_neighbours(const struct sl_dataset *ds, const struct sl_scan_rows *rows,
+                            int threads, const struct sl_dataset_watch *watch,
+                            struct sl_scan_lists *found)
 {
     const size_t each = sl_dtype_bytes(ds->indices_dtype);
-    struct pass p = {.data = ds->indices,
-                     .n = ds->n_edges,
-                     .limit = ds->n_nodes,
+    const uint64_t begin = ds->indptr[rows->first_row];
+    struct pass p = {.data = (const char *)ds->indices + begin * each,
+                     .n = ds->indptr[rows->first_row + rows->n_rows] - begin,
+                     .limit = rows->first << 32 | rows->n,
                      .elem_bytes = each,
                      .graph = ds,
+                     .rows = rows,
                      .watch = watch};
-    p.check =
-        each == 4 ? (struct check){any_id32, first_id32} : (struct check){any_id64, first_id64};
+    if (rows->first == 0)
+        p.check =
+            each == 4 ? (struct check){any_id32, first_id32} : (struct check){any_id64, first_id64};
+    else
+        p.check = each == 4 ? (struct check){any_range32, first_range32}
+                            : (struct check){any_range64, first_range64};
     const uint64_t bad = run_pass(&p, threads);
     found->have_loops = atomic_load_explicit(&p.loops, memory_order_relaxed);
     found->rise = !atomic_load_explicit(&p.falls, memory_order_relaxed);
-    return bad;
+    return bad == SL_SCAN_OK ? bad : begin + bad;
 }
 
 uint64_t sl_scan_weights(const float *w, uint64_t n, int threads)

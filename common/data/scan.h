@@ -42,10 +42,17 @@ struct sl_scan_lists {
     bool rise;       // each list is in rising order
 };
 
-// First edge whose source is no vertex; without one `found` is set. Offsets are valid. watch may be
-// NULL.
-uint64_t sl_scan_neighbours(const struct sl_dataset *ds, int threads,
-                            const struct sl_dataset_watch *watch, struct sl_scan_lists *found);
+// First edge of rows first_row to first_row + n_rows - 1 whose source is not in [first, first + n);
+// without one `found` is set. Their first row is that of vertex `vertex`, the next are those of the
+// next ones. Offsets are valid.
+struct sl_scan_rows {
+    uint64_t first_row, n_rows, vertex;
+    uint64_t first, n; // below 2^32
+};
+// watch may be NULL.
+uint64_t sl_scan_neighbours(const struct sl_dataset *ds, const struct sl_scan_rows *rows,
+                            int threads, const struct sl_dataset_watch *watch,
+                            struct sl_scan_lists *found);
 
 // So many bytes have been looked at, by others than these.
 static inline void sl_scan_report(const struct sl_dataset_watch *watch, uint64_t bytes)

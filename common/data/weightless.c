@@ -18,7 +18,7 @@ enum { BLOCK_VERTICES = 4096 };
 
 struct pass {
     const struct sl_dataset *ds;
-    uint32_t *degree; // (n_nodes) or NULL
+    uint32_t *degree; // (lists) or NULL
     _Atomic uint64_t edges, vertices;
 };
 
@@ -34,7 +34,7 @@ static bool visit(void *ctx, uint64_t block)
 {
     struct pass *p = ctx;
     const struct sl_dataset *ds = p->ds;
-    const uint64_t end = SL_MIN((block + 1) * BLOCK_VERTICES, ds->n_nodes);
+    const uint64_t end = SL_MIN((block + 1) * BLOCK_VERTICES, sl_dataset_lists(ds));
     uint64_t edges = 0, vertices = 0;
     for (uint64_t v = block * BLOCK_VERTICES; v < end; v++) {
         const uint64_t n = sl_dataset_degree(ds, v);
@@ -53,7 +53,7 @@ void sl_weightless_count(struct sl_dataset *ds, int threads)
 {
     struct pass pass = {.ds = ds};
     if (ds->edge_weight)
-        sl_threads_first(sl_div_up(ds->n_nodes, BLOCK_VERTICES), threads, visit, &pass);
+        sl_threads_first(sl_div_up(sl_dataset_lists(ds), BLOCK_VERTICES), threads, visit, &pass);
     ds->weightless_edges = atomic_load_explicit(&pass.edges, memory_order_relaxed);
     ds->weightless_vertices = atomic_load_explicit(&pass.vertices, memory_order_relaxed);
 }
@@ -65,11 +65,11 @@ int sl_weightless_drop(struct sl_dataset *ds, bool degrees, int threads)
     ds->present = ds->edge_weight;
     if (!degrees)
         return SL_OK;
-    struct pass pass = {.ds = ds, .degree = malloc(ds->n_nodes * sizeof *pass.degree)};
+    struct pass pass = {.ds = ds, .degree = malloc(sl_dataset_lists(ds) * sizeof *pass.degree)};
     if (!pass.degree)
         return sl_fail(SL_ENOMEM, "data set %s: no memory for the degrees of %llu vertices",
-                       ds->path, (unsigned long long)ds->n_nodes);
-    sl_threads_first(sl_div_up(ds->n_nodes, BLOCK_VERTICES), threads, visit, &pass);
+                       ds->path, (unsigned long long)sl_dataset_lists(ds));
+    sl_threads_first(sl_div_up(sl_dataset_lists(ds), BLOCK_VERTICES), threads, visit, &pass);
     free(ds->files->owned[SL_FILE_EDGE_WEIGHT]);
     ds->files->owned[SL_FILE_EDGE_WEIGHT] = pass.degree;
     ds->present_degree = pass.degree;

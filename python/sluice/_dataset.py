@@ -206,6 +206,11 @@ def open_dataset(path: str) -> Dataset:
         raise UsageError(f"{path}/metadata.json: cannot be read: {error.strerror}") from None
     except ValueError as error:
         raise UsageError(f"{path}/metadata.json: is not valid JSON: {error}") from None
+    if isinstance(metadata, dict) and "types" in metadata:
+        raise UsageError(
+            f"data set {path}: has several types of vertices and relations, and this package takes "
+            f"graphs of one type: `sluice inspect {path}` draws it, numpy.load() reads its files"
+        )
     arrays = {}
     for name in NAMES:
         file_path = os.path.join(path, f"{name}.npy")

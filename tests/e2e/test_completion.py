@@ -47,7 +47,7 @@ ANSWERS = {
     "run job.json --output ": {"text", "json"},
     "run job.json --output=j": {"--output=json"},
     "stats -o ": {"text", "json", "csv"},
-    "generate ": {"bipartite", "planted", "rmat", "citation", "--help"},
+    "generate ": {"bipartite", "planted", "rmat", "citation", "typed", "--help"},
     "generate p": {"planted"},
     "run --set model.ki": {"model.kind="},
     "run --set model.kind=gc": {"model.kind=gcn"},

@@ -192,18 +192,13 @@ def with_file(*place):
     return change
 
 
-def without_edges(box):
-    os.remove(box.path("ogbl_collab", "raw", "num-node-list.csv.gz"))
-    with_file("raw", "triplet-type-list.csv.gz")(box)
-
-
 STRIDED = Tensor(np.arange(80).reshape(20, 4)[:, ::2])
 WHOLE, OLD = (dumps({"edge": Tensor(draw(20, 2))}, old) for old in (False, True))
 KINDS = {"edge": None, "head": draw(20), "relation": draw(20), "tail": draw(20)}
 OGB_REFUSED = {
     "kinds": (with_file("raw", "edge_reltype.csv.gz"), "several kinds", "ogbl-wikikg2", "edgelist"),
     "relations": (with_valid(**KINDS), "valid.pt", "head, relation, tail", "--holdout"),
-    "types": (without_edges, "several types", "ogbl-biokg", "edgelist"),
+    "types": (with_file("raw", "triplet-type-list.csv.gz"), "num-node-dict", "several types"),
     "keys": (with_valid(edge=None, year=draw(20)), "valid.pt", "found year", "wanted edge"),
     "vertex": (with_valid(edge=draw(20, 2) + 50), "valid.pt: edge", "vertex from 0 to 59"),
     "negative": (with_valid(edge_neg=draw(9, 2) - 50), "edge_neg", "found -", "0 to 59"),

@@ -444,6 +444,8 @@ def test_no_data_set(box):
             file.write(text)
     assert "is not valid JSON" in refusal(sluice.open, box.path("a"))
     assert "has no indptr.npy" in refusal(sluice.open, box.path("b"))
+    box.sluice("generate", "typed", "--nodes", "100", "--out", "typed").ok()
+    assert "has several types" in refusal(sluice.open, box.path("typed"))
 
 
 # ---- data sets in memory ------------------------------------------------------------------------

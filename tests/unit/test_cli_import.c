@@ -640,8 +640,12 @@ TEST(other_layouts_are_named)
     assert_message_has("raw/data.npz: is not a zip file (numpy's .npz, PyTorch's .pt): it is");
     ck_assert_int_eq(remove(in_dir("src/raw/data.npz")), 0);
     write_text("src/raw/triplet-type-list.csv.gz", "");
+    ck_assert_int_eq(import_ogb(NULL, NULL), SL_ENOENT);
+    assert_message_has("raw/num-node-dict.csv.gz: is not there: wanted the unpacked directory");
+    ck_assert_int_eq(remove(in_dir("src/raw/triplet-type-list.csv.gz")), 0);
+    write_text("src/raw/edge_index_dict.npz", "");
     ck_assert_int_eq(import_ogb(NULL, NULL), SL_EUNSUPPORTED);
-    assert_message_has("several types of vertices and edges");
+    assert_message_has("several types of vertices and relations in the binary layout");
 }
 
 RUN_TESTS(IN_A_DIRECTORY, .timeout_s = 60)

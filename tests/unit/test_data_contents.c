@@ -13,7 +13,7 @@ static struct sl_dataset dataset = {.files = &files};
 
 static uint64_t digest(char *bytes, uint64_t n)
 {
-    struct sl_dataset_content found[SL_FILE_COUNT + 1];
+    struct sl_dataset_content found[SL_DATASET_PARTS_MAX + 1];
     files.npy[SL_FILE_FEAT] = (struct sl_npy){.map = bytes, .file_bytes = n};
     ck_assert_uint_eq(sl_dataset_contents(&dataset, found), 2);
     ck_assert_str_eq(found[0].name, "metadata.json");

@@ -145,9 +145,25 @@ static uint64_t make_rows(uint64_t *indptr, uint32_t *indices)
 static void expect(const struct sl_dataset *ds, int threads, uint64_t bad, bool has_loops)
 {
     struct sl_scan_lists found = {.have_loops = !has_loops};
-    ck_assert_uint_eq(sl_scan_neighbours(ds, threads, NULL, &found), bad);
+    const struct sl_scan_rows rows = {.n_rows = ds->n_nodes, .n = ds->n_nodes};
+    ck_assert_uint_eq(sl_scan_neighbours(ds, &rows, threads, NULL, &found), bad);
     if (bad == SL_SCAN_OK)
         ck_assert_int_eq(found.have_loops, has_loops);
+    // In two parts, which begin within a block: as the lists of two relations.
+    for (uint64_t cut = 16; cut < 20; cut++) {
+        const struct sl_scan_rows parts[] = {
+            {.n_rows = cut, .n = N},
+            {.first_row = cut, .n_rows = N - cut, .vertex = cut, .n = N},
+        };
+        struct sl_scan_lists of[2];
+        const uint64_t first = sl_scan_neighbours(ds, &parts[0], threads, NULL, &of[0]);
+        const uint64_t second = sl_scan_neighbours(ds, &parts[1], threads, NULL, &of[1]);
+        ck_assert_uint_eq(first == SL_SCAN_OK ? second : first, bad);
+        if (bad == SL_SCAN_OK) {
+            ck_assert_int_eq(of[0].have_loops || of[1].have_loops, has_loops);
+            ck_assert_int_eq(of[0].rise && of[1].rise, found.rise);
+        }
+    }
 }
 
 TEST(bad_neighbours_and_self_loops_are_found_in_one_pass)
@@ -205,7 +221,8 @@ TEST(lists_that_rise_are_told_from_others)
             struct sl_scan_lists found = {.rise = !rise};
             ds.indices = is_wide ? (const void *)wide : (const void *)narrow;
             ds.indices_dtype = is_wide ? SL_DTYPE_I64 : SL_DTYPE_U32;
-            ck_assert_uint_eq(sl_scan_neighbours(&ds, 2, NULL, &found), SL_SCAN_OK);
+            const struct sl_scan_rows rows = {.n_rows = N, .n = N};
+            ck_assert_uint_eq(sl_scan_neighbours(&ds, &rows, 2, NULL, &found), SL_SCAN_OK);
             ck_assert_msg(found.rise == rise, "edge %llu: rising %d", (unsigned long long)at, rise);
         }
         narrow[at] = before;

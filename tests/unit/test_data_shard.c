@@ -125,7 +125,7 @@ TEST(a_shard_opens_by_its_record)
 TEST(nodes_compare_what_their_shards_share)
 {
     struct sl_dataset ds;
-    struct sl_dataset_content found[SL_FILE_COUNT + 1];
+    struct sl_dataset_content found[SL_DATASET_PARTS_MAX + 1];
     bool has_part = false;
     shard_begin();
     must(open_it(&ds));

@@ -1,0 +1,162 @@
+#include "cli/inspect_types.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "common/base/bits.h"
+#include "common/base/error.h"
+#include "common/data/npy.h"
+#include "common/text/table.h"
+#include "common/text/units.h"
+
+int sl_types_summary_make(struct sl_types_summary *s, const struct sl_dataset *ds)
+{
+    const struct sl_typed *t = &ds->typed;
+    *s = (struct sl_types_summary){.ds = ds};
+    if (t->n_types == 0)
+        return SL_OK;
+    s->degrees = calloc(t->n_relations, sizeof *s->degrees);
+    if (!s->degrees)
+        return sl_fail(SL_ENOMEM, "inspect: no memory for %u relations", t->n_relations);
+    for (uint32_t i = 0; i < t->n_relations; i++) {
+        const struct sl_relation *r = &t->relation[i];
+        const uint64_t end = r->first_row + t->type[r->target].n;
+        for (uint64_t row = r->first_row; row < end; row++) {
+            const uint64_t n = sl_dataset_degree(ds, row);
+            s->degrees[i].max = SL_MAX(s->degrees[i].max, n);
+            s->degrees[i].n_empty += n == 0;
+        }
+    }
+    return SL_OK;
+}
+
+void sl_types_summary_fini(struct sl_types_summary *s)
+{
+    free(s->degrees);
+    *s = (struct sl_types_summary){0};
+}
+
+static uint64_t bytes_of(const struct sl_vertex_type *t)
+{
+    return t->feat ? t->n * t->feat_dim * sl_dtype_bytes(t->feat_dtype) : 0;
+}
+
+uint64_t sl_types_feature_bytes(const struct sl_dataset *ds)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < ds->typed.n_types; i++)
+        sum += bytes_of(&ds->typed.type[i]);
+    return sum;
+}
+
+static double mean_degree(const struct sl_typed *t, const struct sl_relation *r)
+{
+    const uint64_t n = t->type[r->target].n;
+    return n ? (double)r->n_edges / (double)n : 0;
+}
+
+// ---- text ---------------------------------------------------------------------------------------
+
+static void print_types(const struct sl_dataset *ds)
+{
+    char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES], feat[64];
+    struct sl_table table;
+    sl_table_init(&table, "l r r l r l",
+                  (const char *[]){"type", "vertices", "first id", "features", "bytes", ""});
+    for (uint32_t i = 0; i < ds->typed.n_types; i++) {
+        const struct sl_vertex_type *t = &ds->typed.type[i];
+        const bool labels = i == 0 && ds->task != SL_TASK_NONE;
+        snprintf(feat, sizeof feat, "%" PRIu32 " x %s", t->feat_dim,
+                 t->feat ? sl_npy_dtype_name(t->feat_dtype) : "");
+        sl_table_row(&table, "%s|%s|%s|%s|%s|%s", t->name, sl_units_grouped(a, t->n),
+                     sl_units_grouped(b, t->first), t->feat ? feat : "none",
+                     t->feat ? sl_units_bytes((char[SL_UNITS_BYTES]){0}, bytes_of(t)) : "",
+                     labels ? "labels" : "");
+    }
+    printf("\n");
+    sl_table_print(&table, stdout);
+    sl_table_fini(&table);
+}
+
+static void print_relations(const struct sl_types_summary *s)
+{
+    char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES], c[SL_UNITS_BYTES], reverse[96];
+    const struct sl_typed *t = &s->ds->typed;
+    struct sl_table table;
+    sl_table_init(&table, "l r r r r l",
+                  (const char *[]){"relation", "edges", "mean degree", "largest", "without", ""});
+    for (uint32_t i = 0; i < t->n_relations; i++) {
+        const struct sl_relation *r = &t->relation[i];
+        snprintf(reverse, sizeof reverse, "%s%s",
+                 r->reverse_of == SL_NO_RELATION ? ""
+                 : r->reverse_of == i            ? "symmetric"
+                                                 : "reverse of ",
+                 r->reverse_of == SL_NO_RELATION || r->reverse_of == i
+                     ? ""
+                     : t->relation[r->reverse_of].name);
+        sl_table_row(&table, "%s|%s|%.1f|%s|%s|%s", sl_relation_text(t, i).text,
+                     sl_units_grouped(a, r->n_edges), mean_degree(t, r),
+                     sl_units_grouped(b, s->degrees[i].max),
+                     sl_units_grouped(c, s->degrees[i].n_empty), reverse);
+    }
+    printf("\n");
+    sl_table_print(&table, stdout);
+    sl_table_fini(&table);
+}
+
+void sl_types_summary_print(const struct sl_types_summary *s)
+{
+    if (!s->degrees)
+        return;
+    print_types(s->ds);
+    print_relations(s);
+}
+
+// ---- JSON ---------------------------------------------------------------------------------------
+
+static cJSON *type_to_json(const struct sl_dataset *ds, uint32_t i)
+{
+    const struct sl_vertex_type *t = &ds->typed.type[i];
+    cJSON *o = cJSON_CreateObject();
+    cJSON_AddStringToObject(o, "name", t->name);
+    cJSON_AddNumberToObject(o, "count", (double)t->n);
+    cJSON_AddNumberToObject(o, "first", (double)t->first);
+    cJSON_AddNumberToObject(o, "feat_dim", t->feat ? t->feat_dim : 0);
+    if (t->feat)
+        cJSON_AddStringToObject(o, "feat_dtype", sl_npy_dtype_name(t->feat_dtype));
+    cJSON_AddNumberToObject(o, "feature_bytes", (double)bytes_of(t));
+    cJSON_AddBoolToObject(o, "labels", i == 0 && ds->task != SL_TASK_NONE);
+    return o;
+}
+
+static cJSON *relation_to_json(const struct sl_types_summary *s, uint32_t i)
+{
+    const struct sl_typed *t = &s->ds->typed;
+    const struct sl_relation *r = &t->relation[i];
+    cJSON *o = cJSON_CreateObject();
+    cJSON_AddStringToObject(o, "source", t->type[r->source].name);
+    cJSON_AddStringToObject(o, "name", r->name);
+    cJSON_AddStringToObject(o, "target", t->type[r->target].name);
+    cJSON_AddNumberToObject(o, "edges", (double)r->n_edges);
+    cJSON_AddNumberToObject(o, "first_row", (double)r->first_row);
+    cJSON_AddNumberToObject(o, "first_edge", (double)r->first_edge);
+    cJSON_AddNumberToObject(o, "mean_degree", mean_degree(t, r));
+    cJSON_AddNumberToObject(o, "max_degree", (double)s->degrees[i].max);
+    cJSON_AddNumberToObject(o, "empty_rows", (double)s->degrees[i].n_empty);
+    if (r->reverse_of != SL_NO_RELATION)
+        cJSON_AddStringToObject(o, "reverse_of", t->relation[r->reverse_of].name);
+    return o;
+}
+
+void sl_types_summary_to_json(const struct sl_types_summary *s, cJSON *root)
+{
+    if (!s->degrees)
+        return;
+    cJSON *types = cJSON_AddArrayToObject(root, "types");
+    for (uint32_t i = 0; i < s->ds->typed.n_types; i++)
+        cJSON_AddItemToArray(types, type_to_json(s->ds, i));
+    cJSON *relations = cJSON_AddArrayToObject(root, "relations");
+    for (uint32_t i = 0; i < s->ds->typed.n_relations; i++)
+        cJSON_AddItemToArray(relations, relation_to_json(s, i));
+}

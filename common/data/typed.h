@@ -1,0 +1,77 @@
+/*
+ * typed.h - a graph of several types of vertices and several relations.
+ *
+ * All vertices have one numbering: those of a type are a contiguous range of it, the types one
+ * after another. Users see a vertex as its type and its number in that range.
+ *
+ * A relation is the edges of one name from one type to one type. It has a *row* for each vertex of
+ * its target type, in their order; the rows of relation 0 come first, then those of relation 1, ...
+ * So one CSC holds all: the row of vertex v in a relation is v plus a constant, its sources are
+ * indices[indptr[row]] to indices[indptr[row + 1] - 1] (ids of the one numbering), the edges of a
+ * relation lie together, and what there is of them by edge lies together, too.
+ *
+ * A plain graph is the same with one type and one relation: its rows are its vertices. It has no
+ * tables.
+ */
+#ifndef SL_DATA_TYPED_H
+#define SL_DATA_TYPED_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/base/dtype.h"
+
+enum { SL_TYPES_MAX = 256, SL_RELATIONS_MAX = 4096, SL_TYPE_NAME_BYTES = 64 };
+#define SL_NO_RELATION UINT32_MAX
+
+struct sl_vertex_type {
+    char name[SL_TYPE_NAME_BYTES]; // letters, digits, '_' and '-'
+    uint64_t first, n;             // its vertices are first to first + n - 1
+    uint32_t feat_dim;             // 0 = no features
+    enum sl_dtype feat_dtype;      // F32 or F16
+    const void *feat;              // (n, feat_dim) or NULL
+};
+
+struct sl_relation {
+    char name[SL_TYPE_NAME_BYTES]; // of relations between the same types no two have the same
+    uint32_t source, target;       // types
+    uint64_t first_row;            // of as many rows as the target type has vertices
+    uint64_t first_edge, n_edges;
+    // The relation that has the reverse of each edge; itself where it is symmetric. SL_NO_RELATION:
+    // nothing says so.
+    uint32_t reverse_of;
+};
+
+struct sl_typed {
+    uint32_t n_types, n_relations; // 0: a plain graph
+    uint64_t n_rows;               // of all relations
+    struct sl_vertex_type *type;   // the first is the one with labels and lists of vertices
+    struct sl_relation *relation;
+};
+
+// The row of vertex v, which is of the relation's target type.
+static inline uint64_t sl_relation_row(const struct sl_typed *t, const struct sl_relation *r,
+                                       uint64_t v)
+{
+    return r->first_row + (v - t->type[r->target].first);
+}
+
+// The relation that a row is of.
+uint32_t sl_typed_relation_of(const struct sl_typed *t, uint64_t row);
+
+// "author -writes-> paper"
+struct sl_relation_text {
+    char text[3 * SL_TYPE_NAME_BYTES + 8];
+};
+struct sl_relation_text sl_relation_text(const struct sl_typed *t, uint32_t relation);
+
+// The relation `name` from type `source` to type `target`, or SL_NO_RELATION.
+uint32_t sl_typed_find_relation(const struct sl_typed *t, uint32_t source, const char *name,
+                                uint32_t target);
+// The type of that name, n_types where there is none.
+uint32_t sl_typed_find_type(const struct sl_typed *t, const char *name);
+
+// Whether `name` may be one of a type or a relation.
+bool sl_typed_is_name(const char *name);
+
+#endif

@@ -1,0 +1,90 @@
+/*
+ * typed_import.h - a graph of several types of vertices and relations, as an importer finds it.
+ *
+ * An importer lists types and relations with their files; what follows is common to all: the type
+ * with labels is put first, relations the other way are added (--reverse), features are copied,
+ * and each relation's edges are sorted by themselves and written behind those of the one before,
+ * so memory is that of one sort.
+ *
+ * A relation between two types has its reverse as a relation of its own, rev_NAME; one within a type
+ * becomes symmetric, each edge kept once: as torch_geometric's ToUndirected() does. For that its
+ * source is read a second time.
+ */
+#ifndef SL_DATASET_TYPED_IMPORT_H
+#define SL_DATASET_TYPED_IMPORT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/data/typed.h"
+#include "dataset/array_sink.h"
+#include "dataset/import.h"
+
+struct sl_import_file {
+    char *path; // owned; NULL: there is none
+    bool text;  // lines of CSV, plain or gzip; else an array
+    bool heading;
+    struct sl_npy_header raw; // of an array without a header; ndim 0: it has one
+};
+
+struct sl_import_type {
+    char name[SL_TYPE_NAME_BYTES];
+    uint64_t n;
+    struct sl_import_file feat;
+    // Once they are read.
+    uint32_t feat_dim; // 0 = no features
+    bool half;
+};
+
+struct sl_import_relation {
+    char name[SL_TYPE_NAME_BYTES];
+    uint32_t source, target; // types
+    struct sl_import_file edges;
+    enum sl_edge_shape shape; // of an array
+    struct sl_import_file
+        weights; // an array; none: of a text the third column is, where `weighted`
+    bool weighted;
+    uint64_t n_wanted; // edges of the source; UINT64_MAX: any number
+    // Of --reverse: edges are those of relation `reverse_of`, each the other way; of itself: both.
+    uint32_t reverse_of; // SL_NO_RELATION
+    bool swapped;
+    uint64_t n_edges; // written
+};
+
+struct sl_typed_import {
+    uint32_t n_types, n_relations, n_files; // n_files: the first relations, that have files
+    struct sl_import_type type[SL_TYPES_MAX];
+    struct sl_import_relation relation[SL_RELATIONS_MAX];
+    bool has_labels;
+    uint64_t n_nodes, n_rows;
+    uint32_t n_symmetric;
+};
+
+// im->typed, empty (sl_import_fini() frees it). SL_ENOMEM; SL_EINVAL for options that it cannot have.
+int sl_typed_import_begin(struct sl_import *im);
+
+// Both check names, of which `from` is the file; *out (borrowed) has them and nothing else.
+int sl_typed_import_add_type(struct sl_import *im, const char *from, const char *name, uint64_t n,
+                             struct sl_import_type **out);
+int sl_typed_import_add_relation(struct sl_import *im, const char *from, const char *source,
+                                 const char *name, const char *target,
+                                 struct sl_import_relation **out);
+// A path relative to the directory `dir` (NULL: as it is), by its ending text or an array.
+int sl_typed_import_set_file(struct sl_import_file *file, const char *dir, const char *name);
+
+// The number of a type, SL_TYPES_MAX where there is none of that name.
+uint32_t sl_typed_import_find(const struct sl_typed_import *t, const char *name);
+
+// Makes the type with labels and lists of vertices the first, so that its ids are its numbers.
+void sl_typed_import_put_first(struct sl_typed_import *t, uint32_t type);
+
+// Files of the first type: a row a vertex; a list of ids.
+int sl_typed_import_labels(struct sl_import *im, const struct sl_import_file *file,
+                           enum sl_task task);
+int sl_typed_import_list(struct sl_import *im, const struct sl_import_file *file,
+                         enum sl_split split);
+
+// All the rest, once labels and lists are read.
+int sl_typed_import_finish(struct sl_import *im);
+
+#endif
