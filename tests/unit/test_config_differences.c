@@ -36,7 +36,7 @@ static const struct other {
     {.path = "task.hard.per_positive", .value = "2", .beside = HARD},
     {.path = "task.hard.from_epoch", .value = "3", .beside = HARD},
     {.path = "task.hard.first_rank", .value = "2", .beside = HARD},
-    {.path = "task.hard.last_rank", .value = "50", .beside = HARD},
+    {.path = "task.hard.last_rank", .value = "60", .beside = HARD},
     {.path = "task.hard.paths", .value = "64", .beside = HARD},
     {.path = "task.hard.length", .value = "5", .beside = HARD},
     {.path = "task.hard.restart", .value = "0.5", .beside = HARD},
