@@ -44,9 +44,10 @@ struct request {
     struct sl_embedded used; // what a run's rows are of
     struct sl_npy rows;
     uint32_t *source, *target;   // owned
-    struct sl_dataset dataset;   // of --exclude-known
-    struct sl_wider_graph wider; // likewise, where rows are of a graph with the validation edges
+    struct sl_dataset dataset;   // of --exclude-known, and whose sides there are
+    struct sl_wider_graph wider; // of --exclude-known where rows are of a graph with such edges
     struct sl_names vertex_names;
+    uint64_t n_targets; // that may be the answer of some source
     struct sl_retrieval retrieval;
     uint32_t *ids;
     float *scores;
@@ -175,10 +176,11 @@ static int know_val_edges(struct request *q)
     return rc;
 }
 
-static int open_known(struct request *q)
+// Whose edges are known, and of a graph of two sides which vertices may be answers.
+static int open_dataset(struct request *q)
 {
     const char *path = q->dataset_path ? q->dataset_path : q->used.dataset;
-    if (!q->exclude_known)
+    if (!*path)
         return SL_OK;
     SL_TRY(
         sl_dataset_check_open(path, SL_NEED_TOPOLOGY, SL_CHECK_CACHED, is_quiet(q), &q->dataset));
@@ -187,6 +189,10 @@ static int open_known(struct request *q)
                        "retrieve: --dataset %s has %" PRIu64 " vertices, and %s %" PRIu64
                        " rows: wanted the data set that the rows are of",
                        path, q->dataset.n_nodes, q->of, q->retrieval.n);
+    if (q->dataset.first_side < q->retrieval.n && !q->targets)
+        q->retrieval.first_side = q->dataset.first_side;
+    if (!q->exclude_known)
+        return SL_OK;
     q->retrieval.known = &q->dataset;
     return q->used.val_edges ? know_val_edges(q) : SL_OK;
 }
@@ -217,8 +223,9 @@ static int open_all(struct request *q)
     SL_TRY(read_ids(q, q->sources, &q->source, &q->retrieval.n_sources));
     q->retrieval.sources = q->source;
     SL_TRY(read_targets(q));
-    SL_TRY(open_known(q));
+    SL_TRY(open_dataset(q));
     SL_TRY(open_names(q));
+    q->n_targets = sl_retrieval_range(&q->retrieval, q->source, q->retrieval.n_sources).n;
     const uint64_t cells = q->retrieval.n_sources * q->k;
     q->ids = malloc(cells * sizeof *q->ids);
     q->scores = malloc(cells * sizeof *q->scores);
@@ -296,35 +303,32 @@ static int write_answers(const struct request *q)
     return sl_text_ends_in(q->out, ".csv") ? write_csv(q) : write_npy(q, q->out, SL_DTYPE_I64);
 }
 
-static uint64_t n_targets(const struct request *q)
-{
-    return q->retrieval.targets ? q->retrieval.n_targets : q->retrieval.n;
-}
-
 static int print(const struct request *q)
 {
-    char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES], c[SL_UNITS_BYTES], d[SL_UNITS_BYTES];
+    char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES], c[SL_UNITS_BYTES];
     const struct sl_retrieval *r = &q->retrieval;
-    const double products = (double)r->n_sources * (double)n_targets(q);
+    const double products = (double)r->n_sources * (double)q->n_targets;
     if (q->output == SL_OUTPUT_JSON) {
         cJSON *o = cJSON_CreateObject();
         cJSON_AddStringToObject(o, "schema", "sluice.retrieve/1");
         cJSON_AddStringToObject(o, "file", q->out);
         cJSON_AddNumberToObject(o, "sources", (double)r->n_sources);
-        cJSON_AddNumberToObject(o, "targets", (double)n_targets(q));
+        cJSON_AddNumberToObject(o, "targets", (double)q->n_targets);
+        cJSON_AddBoolToObject(o, "other_side", r->first_side > 0);
         cJSON_AddNumberToObject(o, "k", (double)q->k);
         cJSON_AddStringToObject(o, "by", measures[q->by]);
         cJSON_AddNumberToObject(o, "seconds", q->seconds);
         return sl_output_json_line(o, "the answers");
     }
     if (!q->quiet)
-        printf(
-            "%s: the best %s of %s targets for %s source%s, by %s, in %s (%s products of %" PRIu32
-            " numbers a second)\n",
-            q->out, sl_units_grouped(a, SL_MIN((uint64_t)q->k, n_targets(q))),
-            sl_units_grouped(b, n_targets(q)), sl_units_grouped(d, r->n_sources),
-            r->n_sources == 1 ? "" : "s", measures[q->by], sl_units_seconds(c, q->seconds),
-            sl_units_count((char[SL_UNITS_BYTES]){0}, products / q->seconds), r->dim);
+        printf("%s: the best %s of %s targets%s for %s, by %s, in %s (%s products of %" PRIu32
+               " numbers a second)\n",
+               q->out, sl_units_grouped(a, SL_MIN((uint64_t)q->k, q->n_targets)),
+               sl_units_grouped(b, q->n_targets),
+               r->first_side ? ", those of the other side," : "",
+               SL_PLURAL((double)r->n_sources, "source"), measures[q->by],
+               sl_units_seconds(c, q->seconds),
+               sl_units_count((char[SL_UNITS_BYTES]){0}, products / q->seconds), r->dim);
     return SL_EXIT_OK;
 }
 
@@ -346,7 +350,7 @@ static int retrieve(void *state)
     r->on_progress = on_progress;
     r->ctx = &q->progress;
     const uint64_t begin = sl_now_ns();
-    sl_progress_begin(&q->progress, "products", r->n_sources * n_targets(q), "products");
+    sl_progress_begin(&q->progress, "products", r->n_sources * q->n_targets, "products");
     int rc = sl_retrieve(r, q->ids, q->scores);
     q->seconds = (double)SL_MAX(sl_now_ns() - begin, (uint64_t)1) * 1e-9;
     sl_progress_clear(&q->progress);
@@ -387,7 +391,8 @@ static const struct sl_option options[] = {
     {.name = "by", AT(CHOICE, by), .choices = measures,
      .help = "dot: the product of both rows; cosine: of both at length 1"},
     {.name = "targets", AT(TEXT, targets), .placeholder = "IDS.npy",
-     .help = "only these are answers, such as the items of a graph of users and items; else all"},
+     .help = "only these are answers; else all, or where the data set has two sides, such as users "
+             "and items, those of the other side than the source's"},
     {.name = "exclude-known", AT(FLAG, exclude_known),
      .help = "no answers to which an edge of the data set leads from the source, validation edges "
              "among them where RUN is applied to a graph that has them"},
@@ -395,8 +400,8 @@ static const struct sl_option options[] = {
      .help = "in FILE.csv names of vertices in place of numbers, where the data set has them "
              "(import edgelist --relabel)"},
     {.name = "dataset", AT(TEXT, dataset_path), .placeholder = "DIR",
-     .help = "whose edges are known, whose names they are, and to which the model of RUN is "
-             "applied; default: the run's"},
+     .help = "whose edges, sides and names are known, and to which the model of RUN is applied; "
+             "default: the run's"},
     {.name = "threads", AT(UINT, threads), .placeholder = "N", .min = 1, .max = 256,
      .no_default = true, .help = "else one a core; the answers are the same"},
     {.name = "force", .letter = 'f', AT(FLAG, force), .help = "write over --out and --scores"},
@@ -411,7 +416,9 @@ const struct sl_command sl_command_retrieve = {
     .about = "Finds for each source the K targets whose embeddings have the largest product with "
              "its own: exact, all products are computed. They are what the last hidden layer of "
              "RUN gives, or the rows of a file (float32, a row for each vertex), such as `sluice "
-             "embed` writes. Of equal scores the lower id is first; no vertex is its own answer.",
+             "embed` writes. Of equal scores the lower id is first; no vertex is its own answer. "
+             "In a graph of users and items users get items and items users, unless --targets says "
+             "otherwise.",
     .example = "sluice retrieve runs/products --sources ids.npy --k 20 --exclude-known "
                "--out top.csv\n"
                "sluice embed runs/products --out hidden.npy\n"

@@ -393,10 +393,12 @@ static void print_pairs(FILE *out, const struct sl_read_report *r)
 {
     char positives[SL_UNITS_BYTES], negatives[SL_UNITS_BYTES];
     const cJSON *c = r->of.config;
-    double sum[2] = {0}, seconds = 0;
+    double sum[2] = {0}, hard[2] = {0}, seconds = 0;
     for (size_t i = 0; i < r->n_epochs; i++) {
         sum[0] += r->epochs[i].positives;
         sum[1] += r->epochs[i].negatives;
+        hard[0] += r->epochs[i].hard_negatives;
+        hard[1] += r->epochs[i].hard_missing;
         seconds += r->epochs[i].seconds;
     }
     if (strcmp(sl_json_string(c, "task.kind"), "link") != 0 || !(sum[0] > 0 && seconds > 0))
@@ -406,6 +408,10 @@ static void print_pairs(FILE *out, const struct sl_read_report *r)
     fprintf(out, "links       decoder %s, loss %s: %s positives and %s %s negatives a second\n",
             sl_json_string(c, "task.decoder"), sl_json_string(c, "task.loss"), positives, negatives,
             sl_json_string(c, "task.negatives"));
+    if (hard[0] + hard[1] > 0)
+        fprintf(out, "            %s of the negatives are hard, %s others stand for missing ones\n",
+                sl_units_grouped(positives, (uint64_t)hard[0]),
+                sl_units_grouped(negatives, (uint64_t)hard[1]));
 }
 
 // What was trained and how; what else is set stands in the report's "config".

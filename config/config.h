@@ -65,7 +65,13 @@ enum sl_pair_loss_kind {
     SL_PAIR_LOSS_BPR,
     SL_PAIR_LOSS_SOFTMAX,
 };
-enum sl_negatives_kind { SL_NEGATIVES_UNIFORM, SL_NEGATIVES_DEGREE, SL_NEGATIVES_BATCH };
+enum sl_negatives_kind {
+    SL_NEGATIVES_UNIFORM,
+    SL_NEGATIVES_DEGREE,
+    SL_NEGATIVES_BATCH,
+    SL_NEGATIVES_GIVEN
+};
+enum sl_hard_kind { SL_HARD_NONE, SL_HARD_WALKS };
 enum sl_strict_kind { SL_STRICT_NONE, SL_STRICT_GRAPH, SL_STRICT_ALL };
 enum sl_exclude_kind { SL_EXCLUDE_NONE, SL_EXCLUDE_SELF, SL_EXCLUDE_REVERSE };
 enum sl_aggregator { SL_AGGREGATOR_MEAN, SL_AGGREGATOR_MAX, SL_AGGREGATOR_GCN };
@@ -152,6 +158,13 @@ struct sl_config {
         double margin; // of that loss
         enum sl_negatives_kind negatives;
         uint32_t per_positive;
+        struct { // of these negatives, hard ones (sampler/hard.h)
+            enum sl_hard_kind kind;
+            uint32_t per_positive, from_epoch;
+            uint32_t first_rank, last_rank;
+            uint32_t paths, length;
+            double restart;
+        } hard;
         enum sl_strict_kind strict;
         enum sl_exclude_kind exclude;
     } task;

@@ -99,9 +99,36 @@ bool sl_config_widens(const struct sl_config *c, const struct sl_dataset *datase
            dataset->edges[SL_SPLIT_VAL].n > 0 && dataset->edges[SL_SPLIT_TEST].n > 0;
 }
 
+// Negatives to train with that the data set has.
+static int check_given(const struct sl_config *c, const struct sl_dataset *ds)
+{
+    const struct sl_negatives *given = &ds->negatives[SL_SPLIT_TRAIN];
+    if (c->task.negatives != SL_NEGATIVES_GIVEN)
+        return SL_OK;
+    if (!given->ids || given->n == 0)
+        return sl_fail(SL_EINVAL,
+                       "task.negatives: found \"given\" with data set '%s', which has no negatives "
+                       "to train with, wanted pairs in train_neg.npy, or targets for each of "
+                       "train_edges.npy in train_neg_target.npy: make one, or take \"uniform\"",
+                       ds->path);
+    if (given->per_positive > 0 && c->task.per_positive > given->per_positive)
+        return sl_fail(SL_EINVAL,
+                       "task.per_positive: found %u, and train_neg_target.npy of data set '%s' has "
+                       "%u targets for each edge: set it to at most %u",
+                       c->task.per_positive, ds->path, given->per_positive, given->per_positive);
+    if (given->per_positive == 0 && given->n >= UINT32_MAX)
+        return sl_fail(
+            SL_EUNSUPPORTED,
+            "task.negatives: found \"given\" with data set '%s', whose train_neg.npy has "
+            "%llu pairs, wanted less than 2^32 - 1: leave some out",
+            ds->path, (unsigned long long)given->n);
+    return SL_OK;
+}
+
 // Pairs in the place of vertices: their numbers.
 static int choose_pairs(const struct sl_config *c, struct sl_dataset *ds)
 {
+    SL_TRY(check_given(c, ds));
     ds->task = SL_TASK_LINK;
     for (int s = 0; s < SL_SPLIT_COUNT; s++) {
         const struct sl_link_items items =

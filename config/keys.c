@@ -41,6 +41,7 @@ _Static_assert((int)SL_CONFIG_CORES_MAX == (int)SL_CORES_MAX, "config.h and core
 // Of jobs of links.
 #define LINK     .only_key = "task.kind", .only_word = "link"
 #define OWN_LINK LINK, .not_external = true // that sluice trains itself
+#define HARD     .only_key = "task.hard.kind", .only_word = "walks"
 // Of training that sluice does itself, or of external trainers.
 #define OWN      .only_key = "model.kind", .only_word = "external", .only_not = true
 #define EXTERNAL .only_key = "model.kind", .only_word = "external"
@@ -65,7 +66,9 @@ static const char *const pair_losses[] = {[SL_PAIR_LOSS_BCE] = "bce",
 static const char *const negative_kinds[] = {[SL_NEGATIVES_UNIFORM] = "uniform",
                                              [SL_NEGATIVES_DEGREE] = "degree",
                                              [SL_NEGATIVES_BATCH] = "batch",
+                                             [SL_NEGATIVES_GIVEN] = "given",
                                              NULL};
+static const char *const hard_kinds[] = {[SL_HARD_NONE] = "none", [SL_HARD_WALKS] = "walks", NULL};
 static const char *const strict_kinds[] = {
     [SL_STRICT_NONE] = "none", [SL_STRICT_GRAPH] = "graph", [SL_STRICT_ALL] = "all", NULL};
 static const char *const exclusions[] = {
@@ -211,14 +214,52 @@ const struct sl_key sl_keys[] = {
      .words = negative_kinds, .fallback = "\"uniform\"",
      LINK,
      .doc = "Where the other end of a negative pair comes from: any vertex (uniform), the ends of "
-            "training edges by how many there are to the power of 3/4 (degree), or the other "
-            "pairs of its mini-batch, their scores less the logarithm of how common they are "
-            "(batch). Only with link."},
+            "training edges by how many there are to the power of 3/4 (degree), the other pairs "
+            "of its mini-batch, their scores less the logarithm of how common they are (batch), "
+            "or the data set's train_neg.npy or train_neg_target.npy, as they are (given). Only "
+            "with link."},
     {.path = "task.per_positive", .type = SL_KEY_INTEGER, AT(task.per_positive), FIXED,
      .min = 0, .max = 65536, .fallback = "1",
      LINK,
      .doc = "Negative pairs of each positive one, from the same source. 0, none, is for external "
             "trainers. Only with link."},
+    {.path = "task.hard", .type = SL_KEY_OBJECT,
+     .doc = "Hard negatives by PinSAGE's curriculum: a positive's last negatives become vertices "
+            "that walks from its source meet often, but not most often."},
+    {.path = "task.hard.kind", .type = SL_KEY_WORD, AT(task.hard.kind), FIXED,
+     .words = hard_kinds, .fallback = "\"none\"",
+     LINK,
+     .doc = "walks: epoch n has n - from_epoch + 1 of them a positive, until there are "
+            "per_positive. none: there are none. Only with link."},
+    {.path = "task.hard.per_positive", .type = SL_KEY_INTEGER, AT(task.hard.per_positive), FIXED,
+     .min = 1, .max = 65536, .fallback = "1",
+     HARD,
+     .doc = "How many of task.per_positive negatives become hard at most. Only with walks."},
+    {.path = "task.hard.from_epoch", .type = SL_KEY_INTEGER, AT(task.hard.from_epoch), FIXED,
+     .min = 1, .max = 4294967295.0, .fallback = "2",
+     HARD,
+     .doc = "The first epoch with a hard negative, counted from 1. Only with walks."},
+    {.path = "task.hard.first_rank", .type = SL_KEY_INTEGER, AT(task.hard.first_rank), FIXED,
+     .min = 1, .max = 65536, .fallback = "10",
+     HARD,
+     .doc = "Vertices by how often walks meet them, the most visited is 1, those left out that "
+            "task.strict rules out: a hard negative is drawn from this rank on. Only with walks."},
+    {.path = "task.hard.last_rank", .type = SL_KEY_INTEGER, AT(task.hard.last_rank), FIXED,
+     .min = 1, .max = 65536, .fallback = "50",
+     HARD,
+     .doc = "To this rank. Only with walks."},
+    {.path = "task.hard.paths", .type = SL_KEY_INTEGER, AT(task.hard.paths), FIXED,
+     .min = 1, .max = 4096, .fallback = "50",
+     HARD,
+     .doc = "Walks from each source of a mini-batch. Only with walks."},
+    {.path = "task.hard.length", .type = SL_KEY_INTEGER, AT(task.hard.length), FIXED,
+     .min = 1, .max = 64, .fallback = "3",
+     HARD,
+     .doc = "Steps of such a walk. Only with walks."},
+    {.path = "task.hard.restart", .type = SL_KEY_NUMBER, AT(task.hard.restart), FIXED,
+     .min = 0, .max = 1, .below_max = true, .fallback = "0",
+     HARD,
+     .doc = "Probability of a return to the source before each step. Only with walks."},
     {.path = "task.strict", .type = SL_KEY_WORD, AT(task.strict), FIXED,
      .words = strict_kinds, .fallback = "\"graph\"",
      LINK,

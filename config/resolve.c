@@ -97,6 +97,10 @@ static int check_own_links(const struct sl_parse *p)
 static int check_lent_links(const struct sl_parse *p)
 {
     const struct sl_config *c = p->out;
+    if (c->task.negatives == SL_NEGATIVES_GIVEN)
+        return sl_parse_fail(p, "task.negatives",
+                             "found \"given\" with model.kind \"external\", whose programs read "
+                             "the data set's negatives themselves: remove the key");
     if (sl_order_kinds[c->order.kind].prepare)
         return sl_parse_fail(p, "order.kind",
                              "found \"%s\" with task.kind \"link\", wanted \"shuffled\" or "
@@ -110,6 +114,34 @@ static int check_lent_links(const struct sl_parse *p)
         return sl_parse_fail(p, "sampler.disjoint",
                              "found true with task.kind \"link\", wanted false: a vertex is a "
                              "seed once for all pairs that it is in: remove the key");
+    return SL_OK;
+}
+
+static int check_hard(const struct sl_parse *p)
+{
+    const struct sl_config *c = p->out;
+    if (c->task.hard.kind == SL_HARD_NONE)
+        return SL_OK;
+    if (c->task.negatives == SL_NEGATIVES_BATCH)
+        return sl_parse_fail(p, "task.hard.kind",
+                             "found \"walks\" with task.negatives \"batch\", wanted other ones, as "
+                             "these have their scores shifted: set task.negatives to \"uniform\"");
+    if (c->task.hard.per_positive > c->task.per_positive)
+        return sl_parse_fail(p, "task.hard.per_positive",
+                             "found %u with task.per_positive %u, wanted at most as many, which "
+                             "they are part of: lower it, or raise the other",
+                             c->task.hard.per_positive, c->task.per_positive);
+    if (c->task.hard.last_rank < c->task.hard.first_rank)
+        return sl_parse_fail(
+            p, "task.hard.last_rank",
+            "found %u with task.hard.first_rank %u, wanted at least as much: raise "
+            "it, or lower the other",
+            c->task.hard.last_rank, c->task.hard.first_rank);
+    if (c->task.hard.first_rank > c->task.hard.paths * c->task.hard.length)
+        return sl_parse_fail(p, "task.hard.first_rank",
+                             "found %u with %u walks of %u steps, which meet no more vertices than "
+                             "they have steps: lower it, or raise task.hard.paths",
+                             c->task.hard.first_rank, c->task.hard.paths, c->task.hard.length);
     return SL_OK;
 }
 
@@ -144,6 +176,7 @@ static int resolve_links(const struct sl_parse *p)
                              ", wanted at most %u positive and negative pairs in a mini-batch: "
                              "lower either",
                              c->task.per_positive, c->sampler.batch_size, (unsigned)PAIRS_MOST);
+    SL_TRY(check_hard(p));
     if (c->task.negatives == SL_NEGATIVES_BATCH && c->sampler.batch_size < 2)
         return sl_parse_fail(p, "task.negatives",
                              "found \"batch\" with sampler.batch_size 1, wanted other pairs in "

@@ -49,8 +49,8 @@ struct work {
     float *queries; // (n_sources, dim)
     struct sl_known known;
     struct thread *thread;
-    uint64_t n_targets;
-    _Atomic uint64_t next; // chunk
+    struct sl_retrieval_range range; // of targets
+    _Atomic uint64_t next;           // chunk
     _Atomic bool failed;
 };
 
@@ -108,6 +108,26 @@ static uint32_t target_at(const struct sl_retrieval *r, uint64_t i)
     return r->targets ? r->targets[i] : (uint32_t)i;
 }
 
+struct sl_retrieval_range sl_retrieval_range(const struct sl_retrieval *r, const uint32_t *sources,
+                                             uint64_t n_sources)
+{
+    uint64_t of_first = 0;
+    for (uint64_t s = 0; s < n_sources; s++)
+        of_first += sources[s] < r->first_side;
+    if (r->targets)
+        return (struct sl_retrieval_range){0, r->n_targets};
+    if (of_first > 0 && of_first == n_sources)
+        return (struct sl_retrieval_range){r->first_side, r->n - r->first_side};
+    return (struct sl_retrieval_range){0, r->first_side && of_first == 0 ? r->first_side : r->n};
+}
+
+static bool may_answer(const struct work *w, uint32_t source, uint32_t target)
+{
+    const uint64_t first = w->r->targets ? 0 : w->r->first_side;
+    return target != source && !(first && (target < first) == (source < first)) &&
+           !sl_known_has(&w->known, source, target);
+}
+
 static const float *chunk_rows(const struct work *w, struct thread *t, uint64_t first, uint64_t n)
 {
     const struct sl_retrieval *r = w->r;
@@ -162,8 +182,7 @@ static void take_scores(const struct work *w, struct thread *t, uint64_t source,
             continue;
         for (uint64_t j = at; j < SL_MIN(at + STRIDE, n); j++) {
             const struct answer a = {scores[j], target_at(r, first + j)};
-            if ((b->n < r->k || is_better(a, b->of[0])) && a.id != self &&
-                !sl_known_has(&w->known, self, a.id))
+            if ((b->n < r->k || is_better(a, b->of[0])) && may_answer(w, self, a.id))
                 put(b, r->k, a);
         }
     }
@@ -194,10 +213,10 @@ static int take_chunks(void *context, int thread)
     int rc = SL_OK;
     while (rc == SL_OK && !sl_interrupt_seen() && !w->failed) {
         const uint64_t first = atomic_fetch_add(&w->next, 1) * CHUNK;
-        if (first >= w->n_targets)
+        if (first >= w->range.n)
             break;
-        rc =
-            take_chunk(w, &w->thread[thread], first, SL_MIN(w->n_targets - first, (uint64_t)CHUNK));
+        rc = take_chunk(w, &w->thread[thread], w->range.first + first,
+                        SL_MIN(w->range.n - first, (uint64_t)CHUNK));
     }
     if (rc < 0)
         w->failed = true;
@@ -252,6 +271,7 @@ static int take_group(struct work *w, struct answer *all, uint32_t *ids, float *
     SL_TRY(make_queries(w));
     if (w->r->known)
         SL_TRY(sl_known_find(&w->known, w->r->known, w->sources, w->n_sources));
+    w->range = sl_retrieval_range(w->r, w->sources, w->n_sources);
     w->next = 0;
     SL_TRY(sl_threads_run(w->r->n_threads, take_chunks, w));
     SL_TRY(sl_interrupt_check());
@@ -307,7 +327,7 @@ static int take_groups(struct work *w, uint64_t group, uint32_t *ids, float *sco
 
 int sl_retrieve(const struct sl_retrieval *r, uint32_t *ids, float *scores)
 {
-    struct work w = {.r = r, .n_targets = r->targets ? r->n_targets : r->n};
+    struct work w = {.r = r};
     const uint64_t each =
         (uint64_t)r->n_threads * (r->k * sizeof(struct answer) + 16) + r->dim * sizeof(float);
     const uint64_t group = SL_MAX((uint64_t)1, SL_MIN(r->n_sources, GROUP_BYTES / each));

@@ -27,6 +27,9 @@ struct sl_retrieval {
     uint64_t n_sources;
     const uint32_t *targets; // (n_targets) below n, ascending, each once; NULL: all rows
     uint64_t n_targets;
+    // Where targets is NULL, of a graph of two sides how many rows, the first ones, are of the
+    // first side: answers are of the other side than their source. Else 0.
+    uint64_t first_side;
     uint32_t k;                     // at least 1
     bool cosine;                    // products of rows of length 1; a row of zeros has product 0
     const struct sl_dataset *known; // its edges from a source lead to no answer; or NULL
@@ -34,6 +37,13 @@ struct sl_retrieval {
     void (*on_progress)(void *ctx, uint64_t products); // from any thread; may be NULL
     void *ctx;
 };
+
+// Rows that may be an answer of one of the sources.
+struct sl_retrieval_range {
+    uint64_t first, n; // of targets, or of rows
+};
+struct sl_retrieval_range sl_retrieval_range(const struct sl_retrieval *r, const uint32_t *sources,
+                                             uint64_t n_sources);
 
 /*
  * ids, scores (n_sources, k): best first; SL_RETRIEVE_NONE and NaN where there are fewer. A source

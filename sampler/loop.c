@@ -103,6 +103,8 @@ static int find_seeds(const struct sl_sampler *s, struct task *t)
     const uint64_t t0 = sl_now_ns();
     SL_TRY(sl_pair_maker_find_seeds(s->pairs, &t->job));
     t->lease.entry->sample_ns += sl_now_ns() - t0;
+    t->lease.entry->n_hard_missing = s->pairs->hard.n_missing;
+    t->lease.entry->n_hard = sl_pair_maker_hard(s->pairs);
     return SL_OK;
 }
 

@@ -45,9 +45,12 @@ int sl_pair_maker_init(struct sl_pair_maker *m, const struct sl_config *config,
                                 .targets.reverse = config->task.exclude == SL_EXCLUDE_REVERSE,
                                 .items = sl_link_items_of(ds, SL_SPLIT_TRAIN, 0)};
     int rc = sl_idmap_create(1, &m->map);
+    if (rc == SL_OK)
+        rc = sl_hard_init(&m->hard, config, ds);
     if (rc == SL_OK && m->strict)
         rc = sl_edge_lookup_init(&m->edges, ds, config->task.strict == SL_STRICT_ALL);
-    if (rc == SL_OK && m->items.edges.ids && m->negatives != SL_NEGATIVES_UNIFORM)
+    const bool by_count = m->negatives == SL_NEGATIVES_DEGREE || m->negatives == SL_NEGATIVES_BATCH;
+    if (rc == SL_OK && m->items.edges.ids && by_count)
         rc = count_targets(m);
     if (rc < 0)
         sl_pair_maker_fini(m);
@@ -57,11 +60,13 @@ int sl_pair_maker_init(struct sl_pair_maker *m, const struct sl_config *config,
 void sl_pair_maker_fini(struct sl_pair_maker *m)
 {
     sl_edge_lookup_fini(&m->edges);
+    sl_hard_fini(&m->hard);
     sl_idmap_destroy(m->map);
     free(m->n_pairs_to);
     free(m->ids);
     free(m->weight);
     free(m->seeds);
+    free(m->source_of);
     *m = (struct sl_pair_maker){0};
 }
 
@@ -69,7 +74,7 @@ uint64_t sl_pair_maker_bytes(const struct sl_pair_maker *m)
 {
     return m->edges.n_listed * sizeof *m->edges.listed +
            (m->n_pairs_to ? m->items.ds->n_nodes * sizeof *m->n_pairs_to : 0) +
-           m->capacity * (SL_PAIR_BYTES + 2 * sizeof *m->seeds) +
+           m->capacity * (SL_PAIR_BYTES + 2 * sizeof *m->seeds) + sl_hard_bytes(&m->hard) +
            (m->map ? sl_idmap_bytes(m->map) : 0);
 }
 
@@ -85,8 +90,9 @@ static uint32_t source_of(const struct sl_pair_maker *m, uint32_t q)
     return m->ids[2 * (uint64_t)(q / m->per_positive)];
 }
 
-static bool may_be_pair(const struct sl_pair_maker *m, uint32_t source, uint32_t target)
+static bool may_be_pair(const void *maker, uint32_t source, uint32_t target)
 {
+    const struct sl_pair_maker *m = maker;
     const struct sl_targets range = sl_link_targets(m->items.ds, source);
     return target - range.first < range.n && source != target &&
            !(m->strict && sl_edge_lookup_has(&m->edges, source, target));
@@ -167,6 +173,83 @@ static bool has_none(struct sl_pair_maker *m, uint32_t q)
     return known->source == source && known->n == m->items.ds->n_nodes;
 }
 
+// --- given ones ----------------------------------------------------------------------------------
+
+// The number that the words of negative q say, below n.
+static uint32_t given_number(const struct sl_pair_maker *m, uint32_t epoch, uint32_t batch,
+                             uint32_t q, uint32_t n)
+{
+    uint32_t x = 0;
+    for (uint32_t t = 0; t < SL_PAIR_TRIES; t++) {
+        const struct sl_rng_block r =
+            sl_philox(m->seed, sl_rng_word0(SL_RNG_NEGATIVE, 0, t), q, batch, epoch);
+        if (sl_rng_below(r.w[0], n, &x))
+            break;
+    }
+    return x;
+}
+
+static void put_given(struct sl_pair_maker *m, uint32_t epoch, uint32_t batch,
+                      const uint32_t *items, uint32_t q)
+{
+    const struct sl_negatives *given = &m->items.given;
+    const uint32_t i = q / m->per_positive, j = q % m->per_positive, k = given->per_positive;
+    if (k == 0) {
+        const uint64_t x = given_number(m, epoch, batch, q, (uint32_t)given->n);
+        m->ids[2 * ((uint64_t)m->pairs.n_positive + q)] = given->ids[2 * x];
+        put_negative(m, q, given->ids[2 * x + 1], 1);
+    } else {
+        const uint64_t x = given_number(m, epoch, batch, q - j, k) + (uint64_t)j;
+        put_negative(m, q, given->ids[(uint64_t)items[i] * k + x % k], 1);
+    }
+}
+
+// --- hard ones -----------------------------------------------------------------------------------
+
+static int find_hard(struct sl_pair_maker *m, uint32_t epoch, uint32_t batch)
+{
+    sl_hard_begin(&m->hard, epoch);
+    if (!m->hard.each)
+        return SL_OK;
+    const uint32_t n = m->pairs.n_positive;
+    m->n_seeds = 0;
+    SL_TRY(sl_idmap_reset(m->map, n));
+    for (uint32_t i = 0; i < n; i++)
+        SL_TRY(sl_idmap_insert(m->map, m->ids[2 * (uint64_t)i], m->seeds, &m->n_seeds, n,
+                               &m->source_of[i]));
+    return sl_hard_find(&m->hard, epoch, batch, m->seeds, m->n_seeds, may_be_pair, m);
+}
+
+static void warn_of_hard(struct sl_pair_maker *m, uint32_t source, uint32_t n)
+{
+    if (m->has_warned_of_hard)
+        return;
+    m->has_warned_of_hard = true;
+    sl_log_warn("sampling: walks from vertex %" PRIu32 " meet too few vertices for a hard negative "
+                "(%" PRIu32 " of the wanted ranks), and there may be more like it: its negatives "
+                "are drawn as others, and the report counts them (hard_missing): raise "
+                "task.hard.paths or task.hard.length, or lower task.hard.first_rank",
+                source, n);
+}
+
+// Whether negative q is a hard one, which it is then.
+static bool put_hard(struct sl_pair_maker *m, uint32_t epoch, uint32_t batch, uint32_t q)
+{
+    if (!m->hard.each || q % m->per_positive + m->hard.each < m->per_positive)
+        return false;
+    const uint32_t i = q / m->per_positive;
+    const uint32_t source = m->source_of[i];
+    uint32_t target;
+    if (!sl_hard_draw(&m->hard, epoch, batch, q, source, m->ids[2 * (uint64_t)i + 1], &target)) {
+        m->hard.n_missing++;
+        warn_of_hard(m, m->ids[2 * (uint64_t)i], m->hard.n_candidates[source]);
+        return false;
+    }
+    m->ids[2 * ((uint64_t)m->pairs.n_positive + q)] = m->ids[2 * (uint64_t)i];
+    put_negative(m, q, target, 1);
+    return true;
+}
+
 // --- all of a batch ------------------------------------------------------------------------------
 
 // The next try of each lane.
@@ -235,14 +318,19 @@ static bool settle(struct sl_pair_maker *m, struct lane *lane)
     return true;
 }
 
-static void draw_negatives(struct sl_pair_maker *m, uint32_t epoch, uint32_t batch)
+static void draw_negatives(struct sl_pair_maker *m, uint32_t epoch, uint32_t batch,
+                           const uint32_t *items)
 {
     struct lane lanes[LANES];
     uint32_t n = 0, next = 0;
     const uint32_t end = m->pairs.n - m->pairs.n_positive;
     while (n > 0 || next < end) {
         for (; n < LANES && next < end; next++) {
-            if (has_none(m, next))
+            if (put_hard(m, epoch, batch, next))
+                continue;
+            if (m->negatives == SL_NEGATIVES_GIVEN)
+                put_given(m, epoch, batch, items, next);
+            else if (has_none(m, next))
                 put_none(m, next);
             else
                 lanes[n++] = (struct lane){.q = next};
@@ -271,13 +359,14 @@ static void put_shifts(struct sl_pair_maker *m)
 // The ends become local ids.
 static int number_ends(struct sl_pair_maker *m)
 {
-    const uint32_t n = 2 * m->pairs.n, of_positives = 2 * m->pairs.n_positive;
+    const bool any_source = m->negatives == SL_NEGATIVES_GIVEN && !m->items.given.per_positive;
+    const uint32_t n = 2 * m->pairs.n, of_own = any_source ? n : 2 * m->pairs.n_positive;
     SL_TRY(sl_idmap_reset(m->map, SL_MAX(m->n_seeds, m->pairs.n)));
     m->n_seeds = 0;
-    for (uint32_t k = 0; k < of_positives; k++)
+    for (uint32_t k = 0; k < of_own; k++)
         SL_TRY(sl_idmap_insert(m->map, m->ids[k], m->seeds, &m->n_seeds, n, &m->ids[k]));
-    for (uint32_t k = of_positives; k < n; k += 2) { // from the same sources
-        m->ids[k] = source_of(m, (k - of_positives) / 2);
+    for (uint32_t k = of_own; k < n; k += 2) { // from the same sources
+        m->ids[k] = source_of(m, (k - of_own) / 2);
         SL_TRY(sl_idmap_insert(m->map, m->ids[k + 1], m->seeds, &m->n_seeds, n, &m->ids[k + 1]));
     }
     return SL_OK;
@@ -293,7 +382,9 @@ static int reserve(struct sl_pair_maker *m, uint64_t n)
     m->ids = malloc(2 * n * sizeof *m->ids);
     m->weight = malloc(2 * n * sizeof *m->weight);
     m->seeds = malloc(2 * n * sizeof *m->seeds);
-    m->capacity = m->ids && m->weight && m->seeds ? n : 0;
+    free(m->source_of);
+    m->source_of = m->hard.most ? malloc(n * sizeof *m->source_of) : NULL;
+    m->capacity = m->ids && m->weight && m->seeds && (m->source_of || !m->hard.most) ? n : 0;
     if (!m->capacity)
         return sl_fail(SL_ENOMEM,
                        "sampling: no memory for a mini-batch of %" PRIu64
@@ -318,7 +409,8 @@ int sl_pair_maker_make(struct sl_pair_maker *m, uint32_t epoch, uint32_t batch,
     const float *weight = m->items.edges.weight;
     for (uint32_t i = 0; i < n_items; i++)
         m->weight[i] = weight ? weight[items[i]] : 1;
-    draw_negatives(m, epoch, batch);
+    SL_TRY(find_hard(m, epoch, batch));
+    draw_negatives(m, epoch, batch, items);
     put_shifts(m);
     return number_ends(m);
 }

@@ -17,6 +17,10 @@
  *             with a chance proportional to d^(3/4) (Mikolov et al., NeurIPS 2013).
  *   batch     the target of the positive in place p: w0, taken to 0 .. n - 2, and one more from i
  *             on.
+ *   given     of train_neg.npy pair w0, taken to its number of pairs, with its own source. Of
+ *             train_neg_target.npy's k targets of the positive's item number (w0 + j) mod k, w0
+ *             being of q = i * per_positive and taken to 0 .. k - 1. Nothing but a rejected w0
+ *             makes a try fail; when SL_PAIR_TRIES have failed it is taken as it is.
  *
  * A try fails where it is not kept, where sl_rng_below() rejects w0, where the target is u or, in a
  * graph of two sides, of u's side, and where task.strict says that (u, target) is not drawn. The
@@ -24,6 +28,8 @@
  * candidate, from the one behind that of the last try on and around to that one, that is none of
  * these: of the vertices (with degree those that are the target of a training pair), or of the
  * places but i. Where there is none the pair does not count: its weight is 0 and its target u.
+ *
+ * The last negatives of a positive may be hard: hard.h.
  *
  * Of a positive the weight is that of the training pair, of a negative that counts 1. The shift is
  * 0; with batch, for positives as for negatives, the logarithm of the share of training pairs that
@@ -43,6 +49,7 @@
 #include "config/config.h"
 #include "kernels/kernels.h"
 #include "sampler/draw_job.h"
+#include "sampler/hard.h"
 
 enum { SL_PAIR_TRIES = 512 };
 
@@ -60,12 +67,15 @@ struct sl_pair_maker {
     uint32_t per_positive;
     bool strict;
     enum sl_exclude_kind exclude;
-    struct sl_link_items items;  // training's
+    struct sl_link_items items; // training's
+    struct sl_hard hard;
+    uint32_t *source_of; // (capacity) where there are hard ones: of a positive, its source's number
     struct sl_edge_lookup edges; // where strict
     // (n_nodes) training pairs that have a vertex as their target, or NULL: its in-degree.
     uint32_t *n_pairs_to;
     struct sl_futile_walk futile[SL_FUTILE_WALKS];
-    bool has_warned; // that a source has no negatives
+    bool has_warned;         // that a source has no negatives
+    bool has_warned_of_hard; // that it has no hard ones
     struct sl_idmap *map;
     uint64_t capacity; // pairs that there is memory for
     uint32_t *ids;     // (capacity, 2)
@@ -89,6 +99,12 @@ int sl_pair_maker_make(struct sl_pair_maker *m, uint32_t epoch, uint32_t batch,
 // The same for a job whose seeds are items: they become the vertices, with the pairs beside them,
 // and the positives' edges are left out of its draws as task.exclude says.
 int sl_pair_maker_find_seeds(struct sl_pair_maker *m, struct sl_draw_job *job);
+
+// Hard negatives of the last batch.
+static inline uint32_t sl_pair_maker_hard(const struct sl_pair_maker *m)
+{
+    return m->pairs.n_positive * m->hard.each - m->hard.n_missing;
+}
 
 // Memory that it holds.
 uint64_t sl_pair_maker_bytes(const struct sl_pair_maker *m);

@@ -222,6 +222,8 @@ static void take_sums(struct sl_epoch *f, const struct sl_batch_entry *entries,
         counted += e->counted;
         f->sampled_edges += e->n_edges;
         f->input_nodes += e->n_input;
+        f->hard_negatives += e->n_hard;
+        f->hard_missing += e->n_hard_missing;
         f->bytes.blocks += e->payload_bytes;
         f->bytes.blocks_near += e->near_bytes;
         f->cache.hits += e->hits;

@@ -17,7 +17,9 @@
  *   HOTNESS   -        vertex / 4           its high word    -
  *   ROWS      -        column / 4           vertex           its high word
  *   INFER_SAMPLE       as SAMPLE            vertex           0
- *   NEGATIVE  -        negative's number    batch in epoch   epoch     group: try (sampler/pairs.h)
+ *   NEGATIVE  0        negative's number    batch in epoch   epoch     group: try (sampler/pairs.h)
+ *             1        likewise, of hard ones (sampler/hard.h)
+ *   HARD_WALK          as SAMPLE for walks, from the batch's sources (sampler/hard.h)
  *   EVAL_NEGATIVE      split                low word         high word group: try (link_items.h)
  *
  * A job samples in one way, and SAMPLE (like EVAL_SAMPLE and INFER_SAMPLE) says what the words mean
@@ -57,6 +59,7 @@ enum sl_rng_stream {
     SL_RNG_NEGATIVE = 10,      // negative pairs of a mini-batch
     SL_RNG_EVAL_NEGATIVE = 11, // those of an evaluation
     SL_RNG_ROWS = 12,          // learned rows of vertices, as they begin
+    SL_RNG_HARD_WALK = 13,     // walks to hard negatives of a mini-batch
 };
 
 struct sl_rng_block {

@@ -7,13 +7,13 @@
 struct sl_link_items sl_link_items_of(const struct sl_dataset *ds, enum sl_split split,
                                       uint64_t negatives)
 {
-    struct sl_link_items items = {.ds = ds, .split = split, .edges = ds->edges[split]};
+    struct sl_link_items items = {
+        .ds = ds, .split = split, .edges = ds->edges[split], .given = ds->negatives[split]};
     if (split == SL_SPLIT_TRAIN) {
         items.n_positive = items.edges.ids ? items.edges.n : ds->n_edges;
         return items;
     }
     items.n_positive = items.edges.n;
-    items.given = ds->negatives[split];
     items.per_positive = items.given.ids ? items.given.per_positive : 0;
     if (items.n_positive && items.given.ids)
         items.n_negative = items.given.n;

@@ -112,6 +112,8 @@
     X(, WHOLE, batches) X(, WHOLE, sampled_edges) X(, WHOLE, input_nodes) \
     X(, WHOLE, positives, SL_IF(sl_report_epoch, links)) /* pairs of links that were trained on */ \
     X(, WHOLE, negatives, SL_IF(sl_report_epoch, links)) \
+    X(, WHOLE, hard_negatives, SL_IF(sl_report_epoch, links)) /* part of these */ \
+    X(, WHOLE, hard_missing, SL_IF(sl_report_epoch, links)) /* others drawn in their place */ \
     BEGIN() X(bytes., WHOLE, blocks) X(bytes., WHOLE, blocks_near) \
     X(bytes., WHOLE, features) END(bytes) \
     BEGIN() \

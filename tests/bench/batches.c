@@ -3,7 +3,8 @@
  *
  *   batches DATASET [--fanout 15,10,5] [--batch 1024] [--epochs 5] [--seed 7] [--threads N]
  *           [--order shuffled|proximity] [--sequences N] [--expand-new]
- *           [--links uniform|degree|batch] [--per-positive N] [--exclude none|self|reverse]
+ *           [--links uniform|degree|batch] [--per-positive N] [--hard N]
+ *           [--exclude none|self|reverse]
  *
  * What a sampler and the extracting half of a trainer do for a batch, without the queue between
  * them and with nothing to train: the order of the epoch, the sampler's drawer, the features of the
@@ -11,7 +12,7 @@
  * turns; one more of each comes first and counts for nothing. scripts/bench compares the figures
  * with loaders of other systems on the same cores. With --links batches are of training edges and
  * negatives of each, never edges of the graph, drawn without the edges that --exclude names as in
- * task.exclude; what making the pairs takes of the threads is said.
+ * task.exclude, --hard of each positive by walks; what making the pairs takes of the threads is said.
  *
  * Prints lines for people and, last, one JSON object.
  */
@@ -174,6 +175,7 @@ static const struct sl_option options[] = {
     ARGUMENT_CHOICE("links", options, links, link_words),
     ARGUMENT_CHOICE("exclude", options, exclude, exclude_words),
     ARGUMENT_NUMBER("per-positive", options, config.task.per_positive, 1, 65536),
+    ARGUMENT_NUMBER("hard", options, config.task.hard.per_positive, 0, 65536),
     {0},
 };
 // clang-format on
@@ -192,7 +194,14 @@ int main(int argc, char **argv)
         .fanout = "15,10,5",
         .batch = 1024,
         .epochs = 5,
-        .config.task = {.kind = SL_JOB_LINKS, .strict = SL_STRICT_GRAPH, .per_positive = 1},
+        .config.task = {.kind = SL_JOB_LINKS,
+                        .strict = SL_STRICT_GRAPH,
+                        .per_positive = 1,
+                        .hard = {.from_epoch = 1, // and as in config/keys.c
+                                 .first_rank = 10,
+                                 .last_rank = 50,
+                                 .paths = 50,
+                                 .length = 3}},
         .exclude = SL_EXCLUDE_REVERSE,
         .threads = (uint32_t)SL_MIN(omp_get_num_procs(), (int)LANE_THREADS_MAX),
     };
@@ -202,6 +211,8 @@ int main(int argc, char **argv)
     o.config.task.negatives = (enum sl_negatives_kind)(o.links ? o.links - 1 : 0);
     o.config.task.exclude = (enum sl_exclude_kind)o.exclude;
     o.plan.pairs = o.links;
+    if (o.config.task.hard.per_positive)
+        o.config.task.hard.kind = SL_HARD_WALKS;
     run(&o);
     return 0;
 }

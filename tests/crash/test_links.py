@@ -23,7 +23,10 @@ def link_job(box, **changes):
     return small_job(
         links(box),
         **{
-            "task": {"kind": "link", "decoder": "mlp", "per_positive": 2},
+            "task": {
+                "kind": "link", "decoder": "mlp", "per_positive": 2,
+                "hard": {"kind": "walks", "first_rank": 5, "last_rank": 30, "paths": 30},
+            },
             "sampler.batch_size": 400,
             "epochs": EPOCHS,
             "allocation": {"samplers": 2, "trainers": 2, "switching": False},

@@ -51,6 +51,8 @@ def fingerprint(report):
 WAYS = {
     "plain": {},
     "batch": {"task.negatives": "batch", "task.loss": "softmax", "task.per_positive": 5},
+    "hard": {"task": {"kind": "link", "per_positive": 3, "loss": "margin", "hard": {
+        "kind": "walks", "per_positive": 2, "first_rank": 3, "last_rank": 20, "paths": 20}}},
     "degree": {"task.negatives": "degree", "task.per_positive": 3, "task.loss": "bpr",
                "model.kind": "gcn"},
     "walks": {"task.loss": "margin", "task.decoder": "cosine", "sampler.kind": "walk",
@@ -73,7 +75,7 @@ def same_bits(box, way):
     assert found[1, 1] == found[2, 2], found
 
 
-@cases("plain", "batch")
+@cases("plain", "batch", "hard")
 def test_same_bits_for_every_split(box, way):
     same_bits(box, way)
 
@@ -143,8 +145,70 @@ def give_negatives(data, out):
         np.save(os.path.join(out, f"{split}_neg_target.npy"), rng.integers(0, 900, (n, 20)))
 
 
+def give_training(data, out, own):
+    shutil.copytree(data, out)
+    edges = np.load(f"{out}/val_edges.npy")  # some pairs to train with
+    np.save(f"{out}/train_edges.npy", edges)
+    rng = np.random.default_rng(4)
+    drawn = rng.integers(0, 900, (len(edges), 3) if own else (500, 2))
+    np.save(f"{out}/train_neg{'_target' if own else ''}.npy", drawn)
+
+
+@cases("pool", "own")
+def test_given_negatives_to_train_with(box, kind):
+    data = links(box)
+    folder = box.shared_folder(f"given-{kind}",
+                               lambda out: give_training(data, out, kind == "own"))
+    found = []
+    for samplers, negatives in ((1, "given"), (2, "given"), (1, "uniform")):
+        task = {"kind": "link", "negatives": negatives, "per_positive": 3}
+        split = {"samplers": samplers, "trainers": samplers}
+        report = trained(box, f"{negatives}{samplers}", dataset=folder, task=task,
+                         allocation=split, **{"sampler.batch_size": 64})
+        found.append(fingerprint(report))
+    assert found[0] == found[1] != found[2], found
+
+
+def test_given_negatives_that_are_none(box):
+    data = links(box)
+    given = {"kind": "link", "negatives": "given"}
+    result, _ = box.run(job(box, task=given))
+    refused(box, result, "task.negatives", "given", "train_neg.npy", "train_neg_target.npy")
+    folder = box.shared_folder("given-own", lambda out: give_training(data, out, True))
+    result, _ = box.run(job(box, dataset=folder, task={**given, "per_positive": 4}))
+    refused(box, result, "task.per_positive", "found 4", "3 targets", "at most 3")
+    lent = {"model": {"kind": "external"}, "features": {"kind": "file"}}
+    result, _ = box.run(job(box, dataset=folder, task=given, **lent))
+    refused(box, result, "task.negatives", "given", "external")
+
+
+def test_hard_negatives_by_curriculum(box):
+    """Each epoch has one more, the last ones; where walks meet too few, others stand for them."""
+    hard = {"kind": "walks", "per_positive": 2, "from_epoch": 2, "first_rank": 2, "last_rank": 9}
+    task = {"kind": "link", "per_positive": 3, "hard": hard}
+    report = trained(box, "easy", task=task, epochs=4)
+    n = report["epochs"][0]["positives"]
+    counts = [(e["hard_negatives"], e["hard_missing"]) for e in report["epochs"]]
+    assert [sum(pair) for pair in counts] == [0, n, 2 * n, 2 * n], counts
+    assert all(missing < n / 10 for _, missing in counts), counts
+    hard.update(first_rank=50, last_rank=60, paths=20)
+    result, report = box.run(job(box, task=task, epochs=2, output="runs/few"), name="few")
+    last = report["epochs"][1]
+    assert last["hard_missing"] > last["hard_negatives"], last
+    assert "too few vertices for a hard negative" in result.ok().err, result.err
+    assert "others stand for missing ones" in result.out, result.out
+
+
 def test_wrong_tasks(box):
+    def hard(**keys):
+        return {"task": {"kind": "link", "hard": {"kind": "walks", **keys}}}
+
     for changes, words in (
+        (hard(per_positive=2), ("task.hard.per_positive", "found 2", "task.per_positive 1")),
+        (hard(first_rank=9, last_rank=8), ("task.hard.last_rank", "found 8", "first_rank 9")),
+        (hard(first_rank=31, paths=10), ("task.hard.first_rank", "found 31", "10 walks")),
+        (hard(kind="none", paths=5), ("task.hard.paths", "walks")),
+        ({"task": {**hard()["task"], "negatives": "batch"}}, ("task.hard.kind", "batch")),
         ({"task.decoder": "dott"}, ("task.decoder", "dot")),
         ({"task.margin": 0.5}, ("task.margin", "margin")),
         ({"evaluate.fanout": [5, 5]}, ("evaluate.fanout", "full")),

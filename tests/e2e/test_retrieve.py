@@ -85,6 +85,26 @@ def test_targets_and_known_edges(box):
     assert np.array_equal(again[0], exact[0])
 
 
+def test_answers_are_of_the_other_side(box):
+    arrays = {"indptr": np.arange(1301).clip(0, 2), "indices": np.array([1150, 1151])}
+    about = {"num_nodes": 1300, "num_edges": 2, "first_side": 1100}
+    write_dataset(box.path("two"), arrays, metadata=about)
+    rng = np.random.default_rng(6)
+    rows = rng.integers(-2, 3, (1300, 4))
+    side = {True: np.arange(1100), False: np.arange(1100, 1300)}
+    for sources in ([0, 1099, 7], [1299, 1100], [1299, 3, 1100, 5]):
+        found = retrieve(box, rows, sources, 250, "--dataset", "two")
+        exact = [wanted(rows, [s], 250, side[s >= 1100]) for s in sources]
+        for a, b in zip(found, (np.concatenate(part) for part in zip(*exact))):
+            assert np.array_equal(a, b, equal_nan=a.dtype == np.float32), sources
+    np.save(box.path("targets.npy"), np.arange(9))
+    found = retrieve(box, rows, [3], 9, "--dataset", "two", "--targets", "targets.npy")
+    assert sorted(found[0][0].tolist()) == [-1, 0, 1, 2, 4, 5, 6, 7, 8]
+    rest = ("--dataset", "two", "--out", "a.npy", "--force")
+    assert "of 200 targets, those of the other side, for 1 source" in box.sluice(
+        "retrieve", "rows.npy", "--sources", "sources.npy", *rest).ok().out
+
+
 def test_lines(box):
     rows = np.array([[1.0, 0], [2, 0], [0, 3]])
     retrieve(box, rows, [1, 0], 5)

@@ -11,6 +11,7 @@
 #define CPU  "{\"kind\": \"cpu\", \"cores\": \"0\"}"
 #define GPU  "{\"kind\": \"cuda\", \"index\": 0}"
 #define GPUS "devices=[" CPU ", " GPU "]"
+#define HARD "task={\"kind\": \"link\", \"per_positive\": 4, \"hard\": {\"kind\": \"walks\"}}"
 
 static const char job[] = "{\"dataset\": \"data\", \"model\": {\"kind\": \"graphsage\"},"
                           " \"devices\": [" CPU ", " CPU ", " CPU ", " CPU "], \"epochs\": 9}";
@@ -31,6 +32,14 @@ static const struct other {
     {.path = "task.margin", .value = "0.5", .beside = "task.kind=link"},
     {.path = "task.negatives", .value = "batch"},
     {.path = "task.per_positive", .value = "4"},
+    {.path = "task.hard.kind", .value = "walks", .beside = "task.kind=link"},
+    {.path = "task.hard.per_positive", .value = "2", .beside = HARD},
+    {.path = "task.hard.from_epoch", .value = "3", .beside = HARD},
+    {.path = "task.hard.first_rank", .value = "2", .beside = HARD},
+    {.path = "task.hard.last_rank", .value = "60", .beside = HARD},
+    {.path = "task.hard.paths", .value = "64", .beside = HARD},
+    {.path = "task.hard.length", .value = "5", .beside = HARD},
+    {.path = "task.hard.restart", .value = "0.5", .beside = HARD},
     {.path = "task.strict", .value = "all"},
     {.path = "task.exclude", .value = "self"},
     {.path = "model.kind", .value = "gin"},

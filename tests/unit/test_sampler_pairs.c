@@ -9,13 +9,22 @@
 #include "tests/unit/sampler_fixture.h"
 #include "tests/unit/suite.h"
 
-enum { NODES_MAX = 300, EDGES_MAX = 45000, ITEMS_MAX = 200, PAIRS_MAX = 2000, LISTED_MAX = 400 };
+enum {
+    NODES_MAX = 300,
+    EDGES_MAX = 45000,
+    ITEMS_MAX = 200,
+    PAIRS_MAX = 2000,
+    LISTED_MAX = 400,
+    TARGETS = 5, // given for each pair
+    POOL = 70,   // given pairs
+};
 
 static uint64_t indptr[NODES_MAX + 1];
 static int32_t indices[EDGES_MAX];
 static uint32_t target_of[EDGES_MAX];
 static uint32_t listed[SL_SPLIT_COUNT][2 * LISTED_MAX];
 static float edge_weight[LISTED_MAX];
+static uint32_t given[TARGETS * LISTED_MAX];
 static uint32_t times[NODES_MAX][NODES_MAX]; // an edge from .. to .. is in the graph
 static struct sl_dataset ds;
 static struct sl_config config;
@@ -129,7 +138,7 @@ enum { GRAPHS = 8 };
 struct plain {
     uint32_t n, n_seeds, ends[2 * PAIRS_MAX], ids[2 * PAIRS_MAX], seeds[2 * PAIRS_MAX];
     float weight[PAIRS_MAX], shift[PAIRS_MAX];
-    uint32_t n_none, n_walked;
+    uint32_t n_none, n_walked, n_hard, n_missing;
 };
 
 static bool is_listed(uint32_t u, uint32_t v)
@@ -200,6 +209,112 @@ static bool candidate_of(const struct plain *p, uint32_t i, uint32_t n_positive,
     }
 }
 
+// The number that the data set's negative q has.
+static uint32_t plain_number(uint32_t q, uint32_t batch, uint32_t epoch, uint32_t n)
+{
+    uint32_t x;
+    for (uint32_t t = 0;; t++)
+        if (sl_rng_below(
+                sl_philox(config.seed, sl_rng_word0(SL_RNG_NEGATIVE, 0, t), q, batch, epoch).w[0],
+                n, &x))
+            return x;
+}
+
+// Steps of the walks from row r of a group: how often each vertex is met, and after how many steps
+// (from 1) for the first time.
+static void plain_walks(uint32_t source, uint32_t group, uint32_t r, uint32_t epoch, uint32_t batch,
+                        uint32_t *visits, uint32_t *first)
+{
+    const uint32_t length = config.task.hard.length, groups = (length + 3) / 4;
+    const uint64_t seed = config.seed + group;
+    uint32_t step = 0;
+    memset(visits, 0, NODES_MAX * sizeof *visits);
+    for (uint32_t p = 0; p < config.task.hard.paths; p++) {
+        uint32_t at = source, x = 0;
+        for (uint32_t s = 0; s < length; s++) {
+            const uint32_t block = p * groups + s / 4;
+            const struct sl_rng_block back =
+                sl_philox(seed, sl_rng_word0(SL_RNG_HARD_WALK, 128, block), r, batch, epoch);
+            step++;
+            if (s > 0 && sl_rng_unit(back.w[s % 4]) < (float)config.task.hard.restart)
+                at = source;
+            const uint32_t degree = (uint32_t)(indptr[at + 1] - indptr[at]);
+            if (degree == 0)
+                break;
+            for (uint32_t a = 0; a < 16; a++)
+                if (sl_rng_below(sl_philox(seed, sl_rng_word0(SL_RNG_HARD_WALK, a << 3, block), r,
+                                           batch, epoch)
+                                     .w[s % 4],
+                                 degree, &x))
+                    break;
+            at = (uint32_t)indices[indptr[at] + x];
+            if (at != source && visits[at]++ == 0)
+                first[at] = step;
+        }
+    }
+}
+
+// Whether negative q is a hard one, and its target.
+static bool plain_hard(const struct plain *p, uint32_t q, uint32_t epoch, uint32_t batch,
+                       uint32_t *target)
+{
+    uint32_t visits[NODES_MAX], first[NODES_MAX], met[NODES_MAX], candidates[NODES_MAX];
+    uint32_t n, n_met = 0, row = 0, x;
+    const uint32_t i = q / config.task.per_positive, source = p->ends[2 * i];
+    bool seen[NODES_MAX] = {0};
+    for (uint32_t k = 0; p->ends[2 * k] != source; k++) { // different sources before it
+        row += !seen[p->ends[2 * k]];
+        seen[p->ends[2 * k]] = true;
+    }
+    plain_walks(source, row / SL_HARD_ROWS, row % SL_HARD_ROWS, epoch, batch, visits, first);
+    for (uint32_t v = 0; v < ds.n_nodes; v++)
+        if (visits[v] && is_negative(source, v))
+            met[n_met++] = v;
+    for (uint32_t k = 0; k < n_met; k++) {
+        const uint32_t v = met[k];
+        uint32_t rank = 1;
+        for (uint32_t j = 0; j < n_met; j++)
+            rank += visits[met[j]] > visits[v] ||
+                    (visits[met[j]] == visits[v] && first[met[j]] < first[v]);
+        candidates[rank - 1] = v;
+    }
+    n = SL_MIN(n_met, config.task.hard.last_rank);
+    if (n < config.task.hard.first_rank)
+        return false;
+    n -= config.task.hard.first_rank - 1;
+    for (uint32_t t = 0; t < SL_HARD_TRIES; t++)
+        if (sl_rng_below(
+                sl_philox(config.seed, sl_rng_word0(SL_RNG_NEGATIVE, 1, t), q, batch, epoch).w[0],
+                n, &x)) {
+            *target = candidates[config.task.hard.first_rank - 1 + x];
+            if (*target != p->ends[2 * i + 1])
+                return true;
+        }
+    return false;
+}
+
+// How many of a positive's negatives are hard.
+static uint32_t plain_each(uint32_t epoch)
+{
+    if (config.task.hard.kind == SL_HARD_NONE || epoch + 1 < config.task.hard.from_epoch)
+        return 0;
+    return SL_MIN(epoch + 2 - config.task.hard.from_epoch, config.task.hard.per_positive);
+}
+
+// Of a data set's negatives number q.
+static void plain_given(uint32_t q, uint32_t item, uint32_t epoch, uint32_t batch, uint32_t *ends)
+{
+    const uint32_t j = q % config.task.per_positive;
+    if (ds.negatives[SL_SPLIT_TRAIN].per_positive) {
+        ends[1] =
+            given[item * TARGETS + (plain_number(q - j, batch, epoch, TARGETS) + j) % TARGETS];
+        return;
+    }
+    const uint32_t pair = plain_number(q, batch, epoch, POOL);
+    ends[0] = given[2 * pair];
+    ends[1] = given[2 * pair + 1];
+}
+
 // The target of negative q, or its source: there is none.
 static uint32_t plain_target(struct plain *p, uint32_t q, uint32_t n_positive, uint32_t epoch,
                              uint32_t batch)
@@ -241,11 +356,21 @@ static void make_plain(struct plain *p, uint32_t epoch, uint32_t batch, const ui
         training_pair(items[i], &p->ends[2 * i]);
     for (uint32_t q = 0; q < n_items * per_positive; q++) {
         uint32_t *ends = &p->ends[2 * (n_items + q)];
+        const bool hard = q % per_positive >= per_positive - plain_each(epoch);
         ends[0] = p->ends[2 * (q / per_positive)];
-        ends[1] = plain_target(p, q, n_items, epoch, batch);
+        if (hard && plain_hard(p, q, epoch, batch, &ends[1])) {
+            p->n_hard++;
+            continue;
+        }
+        p->n_missing += hard;
+        if (config.task.negatives == SL_NEGATIVES_GIVEN)
+            plain_given(q, items[q / per_positive], epoch, batch, ends);
+        else
+            ends[1] = plain_target(p, q, n_items, epoch, batch);
     }
     for (uint32_t k = 0; k < p->n; k++) {
-        const bool none = k >= n_items && p->ends[2 * k] == p->ends[2 * k + 1];
+        const bool none = k >= n_items && config.task.negatives != SL_NEGATIVES_GIVEN &&
+                          p->ends[2 * k] == p->ends[2 * k + 1];
         p->weight[k] = none ? 0 : 1;
         if (k < n_items && ds.edges[SL_SPLIT_TRAIN].ids)
             p->weight[k] = edge_weight[items[k]];
@@ -268,6 +393,8 @@ static void expect_plain(const struct sl_pair_maker *m, const struct plain *p)
     ck_assert_uint_eq(m->pairs.n, p->n);
     ck_assert_uint_eq(m->pairs.n, m->pairs.n_positive * (1 + config.task.per_positive));
     ck_assert_uint_eq(m->n_seeds, p->n_seeds);
+    ck_assert_uint_eq(m->hard.n_missing, p->n_missing);
+    ck_assert_uint_eq(sl_pair_maker_hard(m), p->n_hard);
     ck_assert_int_eq(memcmp(m->seeds, p->seeds, p->n_seeds * sizeof *p->seeds), 0);
     for (uint32_t k = 0; k < p->n; k++)
         EXPECT(m->pairs.ids[2 * k] == p->ids[2 * k] && m->pairs.ids[2 * k + 1] == p->ids[2 * k + 1],
@@ -324,6 +451,85 @@ LOOP_TEST(pairs_are_those_of_the_definition, 0, GRAPHS * 3)
         ck_assert_uint_gt(n_none, 0);
     if (graph == 3)
         ck_assert_uint_gt(n_walked, n_none);
+}
+
+static void give(uint32_t per_positive)
+{
+    for (uint32_t k = 0; k < SL_COUNT_OF(given); k++)
+        given[k] = fixture_word(k, 5) % (uint32_t)ds.n_nodes;
+    const uint64_t n = per_positive ? ds.edges[SL_SPLIT_TRAIN].n * per_positive : POOL;
+    ds.negatives[SL_SPLIT_TRAIN] = (struct sl_negatives){n, per_positive, given};
+}
+
+// As many as pleased of the negatives hard, in the epoch that has the first ones and in others.
+LOOP_TEST(hard_pairs_are_those_of_the_definition, 0, GRAPHS * 2)
+{
+    static const uint32_t sizes[] = {1, 150, 33}, epochs[] = {1, 2, 3, 4, UINT32_MAX - 1};
+    static struct plain want;
+    uint32_t items[ITEMS_MAX], n_hard = 0, n_missing = 0;
+    const int graph = _i / 2;
+    sl_log_set_level(SL_LOG_ERROR);
+    for (uint32_t kind = 0; kind < SL_COUNT_OF(epochs); kind++) {
+        struct sl_pair_maker m;
+        choose((int)kind % 2, (int)kind % 3, 3 + kind % 2);
+        config.task.hard.kind = SL_HARD_WALKS;
+        config.task.hard.per_positive = 3;
+        config.task.hard.from_epoch = 3;
+        config.task.hard.first_rank = 1 + 2 * (kind % 3);
+        config.task.hard.last_rank = config.task.hard.first_rank + (kind % 2 ? 9 : 0);
+        config.task.hard.paths = 4 + 9 * (kind % 3);
+        config.task.hard.length = 3 + kind % 4;
+        config.task.hard.restart = kind % 2 ? 0.25 : 0;
+        make_graph(graph, _i % 2);
+        counted = 0;
+        memset(counts, 0, sizeof counts);
+        ck_assert_int_eq(sl_pair_maker_init(&m, &config, &ds), SL_OK);
+        for (uint32_t b = 0; b < SL_COUNT_OF(sizes); b++) {
+            items_of(5, b, sizes[b], items);
+            make_plain(&want, epochs[kind], b, items, sizes[b]);
+            ck_assert_int_eq(sl_pair_maker_make(&m, epochs[kind], b, items, sizes[b]), SL_OK);
+            expect_plain(&m, &want);
+            ck_assert(kind > 0 || want.n_hard + want.n_missing == 0);
+            n_hard += want.n_hard;
+            n_missing += want.n_missing;
+        }
+        sl_pair_maker_fini(&m);
+    }
+    if (graph == 0 || graph == 1 || graph == 7)
+        ck_assert_uint_gt(n_hard, 0);
+    ck_assert_uint_gt(n_missing, 0);
+}
+
+// Of a pool and for each pair, as many as there are and fewer, with hard ones among them.
+LOOP_TEST(given_pairs_are_those_of_the_definition, 0, 4)
+{
+    static struct plain want;
+    uint32_t items[ITEMS_MAX];
+    sl_log_set_level(SL_LOG_ERROR);
+    for (uint32_t per_positive = 1; per_positive <= TARGETS; per_positive += 2) {
+        struct sl_pair_maker m;
+        choose(SL_NEGATIVES_UNIFORM, SL_STRICT_GRAPH, per_positive);
+        make_graph(_i < 2 ? 1 : 7, true);
+        give(_i % 2 ? TARGETS : 0);
+        config.task.negatives = SL_NEGATIVES_GIVEN;
+        ck_assert_int_eq(sl_config_choose_items(&config, &ds), SL_OK);
+        if (per_positive == 3) {
+            config.task.hard.kind = SL_HARD_WALKS;
+            config.task.hard.per_positive = config.task.hard.from_epoch = 1;
+            config.task.hard.first_rank = 2;
+            config.task.hard.length = 3;
+            config.task.hard.last_rank = config.task.hard.paths = 30;
+        }
+        ck_assert_int_eq(sl_pair_maker_init(&m, &config, &ds), SL_OK);
+        for (uint32_t b = 0; b < 4; b++) {
+            items_of(5, b, 40 * b + 1, items);
+            make_plain(&want, 5, b, items, 40 * b + 1);
+            ck_assert_int_eq(sl_pair_maker_make(&m, 5, b, items, 40 * b + 1), SL_OK);
+            expect_plain(&m, &want);
+        }
+        ck_assert(per_positive != 3 || want.n_hard > 0);
+        sl_pair_maker_fini(&m);
+    }
 }
 
 // --- how often targets come ----------------------------------------------------------------------
