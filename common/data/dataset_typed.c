@@ -3,8 +3,8 @@
  * features that each type has, and where one relation's edges end and the next one's begin.
  *
  * Labels and lists of vertices are those of the first type. So its vertices' ids are their numbers
- * in it, and what counts them (node_label.npy, train_idx.npy) is used as it is mapped, as of a plain
- * graph; "label_type" says the name, for readers.
+ * in it, and what counts them (node_label.npy, train_idx.npy) is used as it is mapped, as of a
+ * plain graph; "label_type" says the name, for readers.
  */
 #include <inttypes.h>
 #include <stdio.h>
