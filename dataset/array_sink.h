@@ -24,8 +24,8 @@ int sl_array_open(const struct sl_array_place *place, struct sl_array_reader **o
 
 /*
  * Edges as an array of (2, E), all sources and then all destinations, or of (E, 2) pairs;
- * SL_EDGES_EITHER takes both, and (2, 2) for the first. Starts the sort and feeds it. weights (E) or (E, 1): NULL or empty = none; kept when im->edge_sink.weighted
- * is set.
+ * SL_EDGES_EITHER takes both, and (2, 2) for the first. Starts the sort and feeds it. weights (E)
+ * or (E, 1): NULL or empty = none; kept when im->edge_sink.weighted is set.
  */
 enum sl_edge_shape { SL_EDGES_2_E, SL_EDGES_E_2, SL_EDGES_EITHER };
 int sl_array_put_edges(struct sl_import *im, const struct sl_array_place *place,

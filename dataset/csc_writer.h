@@ -54,8 +54,8 @@ int sl_csc_write(const struct sl_staging *st, struct sl_edge_sort *edges,
 
 /*
  * The same in steps, for the relations of a typed graph, one after another: n_rows of them all, ids
- * below n_ids; plan->weighted as the files. What fails is left to close(), which takes the result so
- * far. *out is of all relations together, but max_degree and n_isolated are of rows.
+ * below n_ids; plan->weighted as the files. What fails is left to close(), which takes the result
+ * so far. *out is of all relations together, but max_degree and n_isolated are of rows.
  */
 struct sl_csc_files;
 int sl_csc_open(const struct sl_staging *st, uint64_t n_rows, uint64_t n_ids, bool weighted,

@@ -13,10 +13,10 @@
  * without the names of the relations the graph is independent of the labels, whatever is done with
  * it. Who goes without them guesses the largest area, no better.
  *
- * Each writer is a stray with probability `stray`: his place is taken by a reviewer of another area,
- * who is one of them at random, and he reviews. So writers' areas are independent draws, the paper's
- * with probability 1 - stray and else any other; the best guess is the most frequent one, and how
- * often that is right is computed exactly.
+ * Each writer is a stray with probability `stray`: his place is taken by a reviewer of another
+ * area, who is one of them at random, and he reviews. So writers' areas are independent draws, the
+ * paper's with probability 1 - stray and else any other; the best guess is the most frequent one,
+ * and how often that is right is computed exactly.
  *
  * Nothing is stored for a vertex. Author a has area a % areas, field f f % areas, papers are
  * scrambled.
@@ -170,9 +170,9 @@ static void multiply(double *out, const double *by, uint32_t degree)
 
 /*
  * How often the most frequent area among the writers is the paper's, ties broken at random. With j
- * writers of the paper's own area the other m are spread over the C - 1 others: m! / (C - 1)^m times
- * the coefficient of x^m in the product of their exponential series, each cut off at the most that
- * it may have; t of them have j, too.
+ * writers of the paper's own area the other m are spread over the C - 1 others: m! / (C - 1)^m
+ * times the coefficient of x^m in the product of their exponential series, each cut off at the
+ * most that it may have; t of them have j, too.
  */
 static double best_accuracy(uint32_t writers, uint32_t n_areas, double stray)
 {

@@ -355,8 +355,8 @@ static const struct sl_option options[] = {
      .help = "which data set: gives the number of vertices, and that features and labels of large "
              "and full have no header; default: as the features' header says"},
     {.name = "hetero", AT(FLAG, hetero),
-     .help = "the heterogeneous data set: papers, authors, institutes, fields of study, and of large "
-             "and full journals and conferences"},
+     .help = "the heterogeneous data set: papers, authors, institutes, fields of study, and of "
+             "large and full journals and conferences"},
     {.name = "classes", AT(CHOICE, classes), .choices = class_names,
      .help = "which labels: node_label_19.npy or node_label_2K.npy"},
     {.name = "nodes", AT(UINT, n_nodes), .placeholder = "N", .min = 1,

@@ -20,7 +20,9 @@
  * Each csv file may also be there without .gz. An edge u,v makes u an in-neighbour of v. The sizes
  * are checked against what the files hold, so an incomplete download is found here.
  *
- * Graphs of several types: ogb_typed.h. OGB's own loader adds the reverse of every edge to the data sets whose entry in its master list
+ * Graphs of several types: ogb_typed.h.
+ *
+ * OGB's own loader adds the reverse of every edge to the data sets whose entry in its master list
  * says add_inverse_edge: edges are doubled, self-loops too, and nothing is merged. So does this
  * importer where SRC bears the name of such a data set, or --add-inverse-edge is given. Labels
  * of several columns are a 0/1 matrix (ogbn-proteins).

@@ -4,9 +4,9 @@
  *
  *   {"types": [{"name": "paper", "count": 1000, "features": "paper.npy"},
  *              {"name": "author", "count": 400}],
- *    "relations": [{"source": "author", "name": "writes", "target": "paper", "edges": "writes.csv"},
+ *    "relations": [{"source": "author", "name": "writes", "target": "paper", "edges": "w.csv"},
  *                  {"source": "paper", "name": "cites", "target": "paper", "edges": "cites.npy",
- *                   "weights": "w.npy"}],
+ *                   "weights": "cites_w.npy"}],
  *    "labels": {"type": "paper", "file": "area.npy"},
  *    "splits": {"train": "train.npy", "val": "val.npy", "test": "test.npy"}}
  *

@@ -6,9 +6,9 @@
  * and each relation's edges are sorted by themselves and written behind those of the one before,
  * so memory is that of one sort.
  *
- * A relation between two types has its reverse as a relation of its own, rev_NAME; one within a type
- * becomes symmetric, each edge kept once: as torch_geometric's ToUndirected() does. For that its
- * source is read a second time.
+ * The reverse of a relation between two types is a relation of its own, rev_NAME, for which the
+ * source is read a second time; one within a type becomes symmetric, each edge kept once: as
+ * torch_geometric's ToUndirected() does.
  */
 #ifndef SL_DATASET_TYPED_IMPORT_H
 #define SL_DATASET_TYPED_IMPORT_H
@@ -60,7 +60,8 @@ struct sl_typed_import {
     uint32_t n_symmetric;
 };
 
-// im->typed, empty (sl_import_fini() frees it). SL_ENOMEM; SL_EINVAL for options that it cannot have.
+// im->typed, empty (sl_import_fini() frees it). SL_ENOMEM; SL_EINVAL for options that it cannot
+// have.
 int sl_typed_import_begin(struct sl_import *im);
 
 // Both check names, of which `from` is the file; *out (borrowed) has them and nothing else.

@@ -24,8 +24,8 @@ int sl_dataset_metadata_read(struct sl_dataset *ds, const struct sl_dataset_know
 void sl_dataset_metadata_fini(struct sl_dataset_metadata *m);
 
 struct cJSON;
-// A key of it that is a whole number from 0 to `most`; missing is 0 unless required. Of "types.count"
-// the last word is the key, the others are for messages.
+// A key of it that is a whole number from 0 to `most`; missing is 0 unless required. Of
+// "types.count" the last word is the key, the others are for messages.
 int sl_dataset_metadata_count(const struct cJSON *json, const char *path, const char *key,
                               bool required, uint64_t most, uint64_t *out);
 
@@ -73,8 +73,8 @@ int sl_dataset_validate_shard(const struct sl_dataset *ds);
 
 // ---- dataset_typed.c ----------------------------------------------------------------------------
 
-// "types", "relations" and "label_type" of metadata.json, at `path`, into ds->typed. ds->n_nodes and
-// n_edges are set.
+// "types", "relations" and "label_type" of metadata.json, at `path`, into ds->typed. ds->n_nodes
+// and n_edges are set.
 int sl_dataset_read_types(const struct cJSON *json, const char *path, struct sl_dataset *ds);
 // SL_EUNSUPPORTED for a typed graph where SL_TAKES_TYPES is not needed.
 int sl_dataset_refuse_types(const struct sl_dataset *ds, unsigned need);

@@ -3,8 +3,8 @@
  * features that each type has, and where one relation's edges end and the next one's begin.
  *
  * Labels and lists of vertices are those of the first type. So its vertices' ids are their numbers
- * in it, and what counts them (node_label.npy, train_idx.npy) is used as it is mapped, as of a plain
- * graph; "label_type" says the name, for readers.
+ * in it, and what counts them (node_label.npy, train_idx.npy) is used as it is mapped, as of a
+ * plain graph; "label_type" says the name, for readers.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -306,8 +306,8 @@ int sl_dataset_refuse_types(const struct sl_dataset *ds, unsigned need)
         return SL_OK;
     return sl_fail(SL_EUNSUPPORTED,
                    "data set %s: has several types (%u of vertices, %u relations), which `sluice "
-                   "inspect` reads and nothing else does yet: import its source without types, or "
-                   "one relation of it (`sluice import edgelist`)",
+                   "inspect` reads and nothing else does yet: import one relation of its source "
+                   "(`sluice import edgelist`, with --bipartite where it joins two types)",
                    ds->path, t->n_types, t->n_relations);
 }
 

@@ -509,7 +509,12 @@ def test_graphbolt_edges(box, kind):
 
 GRAPHBOLT_REFUSED = (
     ("no-file", None, None, ["metadata.yaml"]),
-    ("types", "- num: 60", "- {type: a, num: 6}\n        - {type: b, num: 54}", ["graph.edges.type", "source:relation:target"]),
+    (
+        "types",
+        "- num: 60",
+        "- {type: a, num: 6}\n        - {type: b, num: 54}",
+        ["source:relation:target"],
+    ),
     ("num", "num: 60", "num: many", ["graph.nodes.num"]),
     ("small", "num: 60", "num: 50", ["train.npy", "found 59", "0 to 49"]),
     ("format", "{format: numpy", "{format: hdf5", ["graph.edges", "hdf5", "csv or numpy"]),

@@ -6,7 +6,7 @@ import os
 
 import numpy as np
 
-from harness import cases, read_json
+from harness import cases, read_json, whole
 from test_bad_input import refused
 
 # Name, vertices, features (0: none) and their type; sizes around a word of bits, none, one.
@@ -213,6 +213,16 @@ def test_options(box):
     lists = [np.load(box.path("made", f"{s}_idx.npy")) for s in ("train", "val", "test")]
     labelled = np.flatnonzero(np.arange(65) % 4 - 1 >= 0)
     assert np.array_equal(np.sort(np.concatenate(lists)), labelled)
+    # Each type is normalised by itself, and stored as float16.
+    options = ["--f16", "--normalize-features", "--no-weights"]
+    box.sluice("import", "typed", "src", *options, "--out", "half").ok()
+    for name, n, dim, dtype in TYPES:
+        if dim:
+            x = features(name, n, dim, dtype).astype(np.float32)
+            x -= x.min()
+            x /= np.maximum(x.sum(1, keepdims=True), 1)
+            found = np.load(box.path("half", f"node_feat.{name}.npy"))
+            assert found.dtype == np.float16 and np.abs(found - x).max() < 1e-3
     # Self-loops are those of relations within a type, whatever numbers the others have.
     options = ["--remove-self-loops", "--add-self-loops", "--dedup", "--no-weights"]
     box.sluice("import", "typed", "src", *options, "--out", "loops").ok()
@@ -421,8 +431,18 @@ def best_guess(writers, areas, stray):
 GENERATED = ((4, 3, 0.3), (2, 4, 0.45), (3, 1, 0.2), (5, 5, 0.0), (7, 4, 0.6))
 
 
-@cases(*GENERATED)
+@cases(*GENERATED[:2])
 def test_generator(box, areas, writers, stray):
+    check_generated(box, areas, writers, stray)
+
+
+@whole
+@cases(*GENERATED[2:])
+def test_generator_further(box, areas, writers, stray):
+    check_generated(box, areas, writers, stray)
+
+
+def check_generated(box, areas, writers, stray):
     options = ["--nodes", "2001", "--authors", "151", "--fields", str(3 * areas + 1)]
     options += ["--classes", str(areas), "--writers", str(writers), "--stray", str(stray)]
     box.sluice("generate", "typed", *options, "--noise", "0.05", "--out", "made").ok()

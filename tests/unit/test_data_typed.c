@@ -14,8 +14,12 @@
 #define REVERSE                                                                                    \
     "{\"source\": \"paper\", \"name\": \"rev_writes\", \"target\": \"author\", \"edges\": 4, "     \
     "\"reverse_of\": \"writes\"}"
-#define CITES     "{\"source\": \"paper\", \"name\": \"cites\", \"target\": \"paper\", \"edges\": 4}"
-#define HOSTS     "{\"source\": \"venue\", \"name\": \"hosts\", \"target\": \"paper\", \"edges\": 0}"
+#define CITES                                                                                      \
+    "{\"source\": \"paper\", \"name\": \"cites\", "                                                \
+    "\"target\": \"paper\", \"edges\": 4}"
+#define HOSTS                                                                                      \
+    "{\"source\": \"venue\", \"name\": \"hosts\", "                                                \
+    "\"target\": \"paper\", \"edges\": 0}"
 #define RELATIONS "\"relations\": [" WRITES ", " REVERSE ", " CITES ", " HOSTS "]"
 #define SIZES     "\"num_nodes\": 9, \"num_edges\": 12, \"num_classes\": 2"
 
