@@ -6,7 +6,8 @@
  *
  * DESIGN. Sources are gathered by row with a counting sort, each row's are sorted and looked for:
  *
- *     lists rise       a binary search each, and all copies of the edge stand there
+ *     lists rise       binary searches of many sources side by side (rising.h), whatever their
+ *                      rows; all copies of an edge stand in one place
  *     lists do not     one pass over the list: in blocks, a vector comparison for each of a few
  *                      sources, or a bit map of hashes for many. The rare hits are looked up
  *
@@ -20,12 +21,13 @@
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/base/mempool.h"
+#include "common/base/rising.h"
 #include "common/base/simd.h"
 #include "kernels/idmap_internal.h"
 #include "kernels/khop_internal.h"
 
 enum {
-    ROWS_AHEAD = 16,  // offsets that are asked for; lists half as far
+    ROWS_AHEAD = 32,  // offsets that are asked for; lists half as far
     BLOCK = 128,      // neighbours that are compared at once
     PLACES = 1024,    // room at first
     FEW = 16,         // sources that are compared one by one
@@ -35,10 +37,19 @@ enum {
 // What is looked for in one list.
 struct search {
     const struct sl_topology_view *topology;
+    uint32_t row;
     uint64_t first;   // edge of the list
     uint32_t degree;  // neighbours there
     uint32_t *source; // (n) rising
     uint32_t n;
+};
+
+// Searches that wait for one another, of different rows.
+struct wave {
+    uint32_t n;
+    uint32_t row[SL_RISING_LANES];
+    uint64_t first[SL_RISING_LANES], end[SL_RISING_LANES]; // of the list
+    struct sl_rising rising;
 };
 
 void sl_exclusion_fini(struct sl_exclusion *x)
@@ -48,7 +59,8 @@ void sl_exclusion_fini(struct sl_exclusion *x)
     *x = (struct sl_exclusion){0};
 }
 
-static int add_place(struct sl_exclusion *x, uint32_t place)
+// One more of the row, which is the last one that has any.
+static int add_place(struct sl_exclusion *x, uint32_t row, uint32_t place)
 {
     if (x->n == x->capacity) {
         const uint64_t capacity = SL_MAX(2 * x->capacity, (uint64_t)PLACES);
@@ -65,6 +77,7 @@ static int add_place(struct sl_exclusion *x, uint32_t place)
         x->capacity = capacity;
     }
     x->place[x->n++] = place;
+    ((uint32_t *)x->scratch)[row + 1]++; // of rows.offsets
     return SL_OK;
 }
 
@@ -92,7 +105,7 @@ static int take_scratch(struct sl_exclusion *x, uint64_t n_rows, uint64_t n_sour
     out->offsets = x->scratch;
     out->start = out->offsets + n_rows + 1;
     out->source = out->start + n_rows + 2;
-    memset(out->start, 0, (n_rows + 2) * sizeof *out->start);
+    memset(x->scratch, 0, (2 * n_rows + 3) * sizeof(uint32_t));
     return SL_OK;
 }
 
@@ -160,19 +173,30 @@ static uint32_t neighbour(const struct search *s, uint32_t place)
                                 : ((const uint32_t *)s->topology->indices)[e];
 }
 
-static int search_rising(struct sl_exclusion *x, const struct search *s)
+static int find_wave(struct sl_exclusion *x, struct wave *w)
 {
-    uint32_t place = 0;
+    sl_rising_find(&w->rising, w->n);
+    for (uint32_t i = 0; i < w->n; i++)
+        for (uint64_t e = w->rising.at[i];
+             e < w->end[i] && sl_rising_id(&w->rising, e) == w->rising.key[i]; e++)
+            SL_TRY(add_place(x, w->row[i], (uint32_t)(e - w->first[i])));
+    w->n = 0;
+    return SL_OK;
+}
+
+static int search_rising(struct sl_exclusion *x, const struct search *s, struct wave *w)
+{
     for (uint32_t i = 0; i < s->n; i++) {
-        uint32_t n = s->degree - place; // the first that is not below is at place .. place + n
-        while (n > 0) {
-            const uint32_t half = n / 2;
-            const bool below = neighbour(s, place + half) < s->source[i];
-            place = below ? place + half + 1 : place;
-            n = below ? n - half - 1 : half;
-        }
-        for (; place < s->degree && neighbour(s, place) == s->source[i]; place++)
-            SL_TRY(add_place(x, place));
+        if (i > 0 && s->source[i] == s->source[i - 1])
+            continue;
+        const uint32_t lane = w->n++;
+        w->row[lane] = s->row;
+        w->rising.at[lane] = w->first[lane] = s->first;
+        w->rising.n[lane] = s->degree;
+        w->end[lane] = s->first + s->degree;
+        w->rising.key[lane] = s->source[i];
+        if (w->n == SL_RISING_LANES)
+            SL_TRY(find_wave(x, w));
     }
     return SL_OK;
 }
@@ -236,7 +260,7 @@ static int search_any(struct sl_exclusion *x, const struct search *s)
         for (uint32_t place = begin; place < begin + n; place++) {
             const uint32_t vertex = neighbour(s, place), bit = sl_idmap_hash(vertex, shift);
             if ((few || (filter[bit / 64] >> (bit % 64) & 1)) && is_wanted(s, vertex))
-                SL_TRY(add_place(x, place));
+                SL_TRY(add_place(x, s->row, place));
         }
     }
     return SL_OK;
@@ -260,26 +284,33 @@ int sl_exclusion_find(struct sl_exclusion *x, const struct sl_topology_view *top
                       const uint32_t *nodes, uint32_t n_rows, const struct sl_target_edges *targets)
 {
     struct rows rows = {0};
+    struct wave wave;
     SL_TRY(check_pairs(targets, n_rows));
     SL_TRY(take_scratch(x, n_rows, targets->n << targets->reverse, &rows));
     gather_sources(targets, nodes, n_rows, &rows);
     x->n = 0;
+    wave.n = 0;
+    wave.rising.ids = topology->indices;
+    wave.rising.words = is_wide(topology) ? 2 : 1;
     for (uint32_t row = 0; row < n_rows; row++) {
-        struct search s = {.topology = topology, .source = rows.source + rows.start[row]};
-        rows.offsets[row] = (uint32_t)x->n;
         fetch_ahead(topology, nodes, n_rows, &rows, row);
-        s.n = rows.start[row + 1] - rows.start[row];
+        struct search s = {.topology = topology,
+                           .row = row,
+                           .source = rows.source + rows.start[row],
+                           .n = rows.start[row + 1] - rows.start[row]};
         if (s.n == 0)
             continue;
-        const uint64_t degree = topology->indptr[nodes[row] + 1] - topology->indptr[nodes[row]];
+        s.first = topology->indptr[nodes[row]];
+        const uint64_t degree = topology->indptr[nodes[row] + 1] - s.first;
         if (degree == 0 || degree >= UINT32_MAX) // of which no kernel draws
             continue;
-        s.first = topology->indptr[nodes[row]];
         s.degree = (uint32_t)degree;
         sort(s.source, s.n);
-        SL_TRY(topology->lists_rise ? search_rising(x, &s) : search_any(x, &s));
+        SL_TRY(topology->lists_rise ? search_rising(x, &s, &wave) : search_any(x, &s));
     }
-    rows.offsets[n_rows] = (uint32_t)x->n;
+    SL_TRY(find_wave(x, &wave));
+    for (uint32_t row = 0; row < n_rows; row++)
+        rows.offsets[row + 1] += rows.offsets[row];
     x->found = (struct sl_excluded){n_rows, rows.offsets, x->place};
     return SL_OK;
 }

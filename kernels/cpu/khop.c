@@ -39,15 +39,16 @@
 enum {
     GROUP_EDGES = SL_KHOP_PIPE_GROUP,
     OFFSETS_AHEAD = 32,
+    FEW_EXCLUDED = 32, // of a row, that are looked at in lanes
 };
 _Static_assert(GROUP_EDGES >= (int)SL_KHOP_LANE_FANOUT_MAX, "a row of lanes fits a group");
 
 // Rows that wait for their draws.
 struct drawn_rows {
     uint32_t n;
-    uint64_t first[SL_KHOP_LANES]; // the row's first position in indices
-    uint64_t *edge[SL_KHOP_LANES]; // where its edges stand in the pipe
-    uint32_t exclude;              // lanes of rows with excluded edges, as bits
+    uint64_t first[SL_KHOP_LANES];             // the row's first position in indices
+    uint64_t *edge[SL_KHOP_LANES];             // where its edges stand in the pipe
+    struct sl_excluded_row out[SL_KHOP_LANES]; // where there are excluded edges at all
     struct sl_khop_lanes lanes;
 };
 
@@ -93,6 +94,27 @@ static void place_edges(struct sl_excluded_row out, uint64_t first, uint64_t *ed
         edge[j] = first + sl_excluded_place(out, (uint32_t)(edge[j] - first));
 }
 
+// The same for rows that wait, but for those with many excluded edges, which are left as they are.
+SL_INLINE void place_lanes(struct drawn_rows *drawn, uint32_t k)
+{
+    uint32_t lanes = 0; // with an excluded edge number j, as bits
+    for (uint32_t l = 0; l < drawn->n; l++)
+        lanes |= (uint32_t)(drawn->out[l].n - 1 < FEW_EXCLUDED) << l;
+    for (uint32_t j = 0; lanes != 0; j++) {
+        _Alignas(64) uint32_t at[SL_KHOP_LANES];
+        for (uint32_t l = 0; l < SL_KHOP_LANES; l++)
+            at[l] = UINT32_MAX;
+        for (uint32_t left = lanes; left != 0; left &= left - 1) {
+            const uint32_t l = (uint32_t)__builtin_ctz(left);
+            at[l] = drawn->out[l].at[j];
+            lanes ^= (uint32_t)(drawn->out[l].n == j + 1) << l;
+        }
+        for (uint32_t slot = 0; slot < k; slot++)
+            for (uint32_t l = 0; l < SL_KHOP_LANES; l++)
+                drawn->lanes.x[slot][l] += drawn->lanes.x[slot][l] >= at[l];
+    }
+}
+
 // Draws for the rows that wait and puts their positions where they belong.
 SL_INLINE void draw_rows(struct hop *hop, const bool excludes)
 {
@@ -102,15 +124,15 @@ SL_INLINE void draw_rows(struct hop *hop, const bool excludes)
         drawn->lanes.degree[l] = hop->k + 1;
     }
     sl_khop_lanes_draw(hop->args, hop->k, &drawn->lanes);
-    for (uint32_t l = 0; l < drawn->n; l++)
+    if (excludes)
+        place_lanes(drawn, hop->k);
+    for (uint32_t l = 0; l < drawn->n; l++) {
         for (uint32_t slot = 0; slot < hop->k; slot++)
             drawn->edge[l][slot] = drawn->first[l] + drawn->lanes.x[slot][l];
-    drawn->n = 0;
-    for (; excludes && drawn->exclude != 0; drawn->exclude &= drawn->exclude - 1) {
-        const uint32_t l = (uint32_t)__builtin_ctz(drawn->exclude);
-        place_edges(sl_excluded_row(hop->args->excluded, drawn->lanes.row[l]), drawn->first[l],
-                    drawn->edge[l], hop->k);
+        if (excludes && __builtin_expect(drawn->out[l].n > FEW_EXCLUDED, 0))
+            place_edges(drawn->out[l], drawn->first[l], drawn->edge[l], hop->k);
     }
+    drawn->n = 0;
 }
 
 // Hands out edges of the current row, which takes `take` of them, as far as the group has room.
@@ -139,7 +161,7 @@ SL_INLINE bool hand_out(struct hop *hop, uint64_t first, uint64_t degree, bool d
 }
 
 // Puts the next group's edges behind those in the pipe, writes indptr for the rows it completes.
-// `excludes` is a constant: whether there are excluded edges.
+// `excludes` is a constant: whether some of the group's rows may have excluded edges.
 SL_INLINE int plan(struct hop *hop, const bool excludes)
 {
     const struct sl_khop_args *args = hop->args;
@@ -167,7 +189,7 @@ SL_INLINE int plan(struct hop *hop, const bool excludes)
             hop->drawn.first[l] = first;
             hop->drawn.edge[l] = edge + n;
             if (excludes)
-                hop->drawn.exclude |= (uint32_t)(out.n > 0) << l;
+                hop->drawn.out[l] = out;
             n += (uint32_t)take;
         } else if (!hand_out(hop, first, degree, draws, take, out, GROUP_EDGES - n, edge + n, &n)) {
             break;
@@ -184,20 +206,20 @@ SL_INLINE int plan(struct hop *hop, const bool excludes)
 
 SL_SIMD(int, khop, (const struct sl_khop_args *args), (args))
 {
+    const uint32_t n_cut = args->excluded ? args->excluded->n_rows : 0; // rows that may lack edges
     struct hop hop;
     hop.args = args;
     hop.k = args->fanout < 0 ? 0 : (uint32_t)args->fanout;
     hop.row = args->first_row;
     hop.offset = 0;
     hop.n_edges = hop.pipe.n_done = sl_khop_first_edge(args);
-    hop.drawn.exclude = 0;
     hop.drawn.n = hop.pipe.n = hop.pipe.read = hop.pipe.n_fresh = 0;
     if (hop.k > SL_KHOP_LANE_FANOUT_MAX)
         SL_TRY(sl_idmap_distinct(args->map, hop.k, &hop.set));
     for (uint32_t row = 0; row < OFFSETS_AHEAD; row++)
         sl_khop_fetch_row(args, (uint64_t)hop.row + row);
     for (bool last = hop.row == args->n_dst; !last;) {
-        SL_TRY(args->excluded ? plan(&hop, true) : plan(&hop, false));
+        SL_TRY(hop.row < n_cut ? plan(&hop, true) : plan(&hop, false));
         last = hop.row == args->n_dst;
         SL_TRY(sl_khop_pipe_run(args, &hop.pipe, last));
     }
