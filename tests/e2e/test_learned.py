@@ -1,5 +1,6 @@
 """Learned rows of vertices: features.kind."""
 
+import errno
 import os
 
 import numpy as np
@@ -102,6 +103,48 @@ def test_every_split_gives_the_same_bits(box, way):
     found = result_in(box, "runs/on")
     assert len(found[2]["resumes"]) == 1, found[2]["resumes"]
     assert_same(found, wanted)
+
+
+def held_at(running, pipe):
+    """The pipe, once a thread stands still at a fail-point with `hold`; it goes on when that is
+    closed."""
+
+    def opened():
+        try:
+            return os.fdopen(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK), "wb")
+        except OSError as error:  # nobody reads it yet
+            assert error.errno == errno.ENXIO, error
+            return None
+
+    return running.until(opened, "the fail-point")
+
+
+@cases("broker_rows_fill", "broker_rows_copy", "broker_rows_best", "broker_rows_save")
+def test_the_broker_answers_while_all_rows_are_worked_on(box, point):
+    """And a stop in the middle leaves what a job goes on from."""
+    config = learned_job(box, epochs=3)
+    wanted = result_of(box, {**config, "output": "runs/peace"})
+    pipe = box.path("pipe")
+    os.mkfifo(pipe)
+    env = {"SLUICE_FAILPOINT": f"{point}:hold", "SLUICE_FAILPOINT_HOLD": pipe}
+    running = box.start("run", box.job(config), env=env)
+
+    def state():
+        return box.sluice("stats", config["name"], "-o", "json").ok().json()["state"]
+
+    with held_at(running, pipe):
+        states = {"broker_rows_fill": "starting", "broker_rows_save": "finishing"}
+        assert state() == states.get(point, "running")
+        if point not in states:
+            stopping = box.start("stop", config["name"])
+            running.until(lambda: state() == "finishing", "the stop")
+    if point in states:
+        running.wait().ok()
+    else:
+        stopping.wait().ok()
+        assert running.wait().rc == 130
+        box.run(config)[0].ok()
+    assert_same(result_in(box, config["output"]), wanted)
 
 
 @whole

@@ -39,7 +39,7 @@ static void make_table(uint64_t n_rows, uint32_t dim, uint32_t n_state, uint32_t
 {
     const struct sl_row_table_shape shape = {n_rows, dim, n_state, n_slots};
     ck_assert_int_eq(sl_row_table_create(rows_fd, work_fd, &shape, false, &table), SL_OK);
-    ck_assert_int_eq(sl_row_table_fill(&table, 7, 2), SL_OK);
+    ck_assert_int_eq(sl_row_table_fill(&table, 7, 2, NULL), SL_OK);
 }
 
 static uint64_t floats(void)
@@ -379,9 +379,9 @@ TEST(values_are_a_function_of_seed_vertex_and_column)
     }
     ck_assert_double_le(fabs(sum / (double)floats()), bound / 50);
     ck_assert_double_le(fabs(squares / (double)floats() - bound * bound / 3), bound * bound / 100);
-    ck_assert_int_eq(sl_row_table_fill(&table, 7, 1), SL_OK);
+    ck_assert_int_eq(sl_row_table_fill(&table, 7, 1, NULL), SL_OK);
     assert_rows(first);
-    ck_assert_int_eq(sl_row_table_fill(&table, 8, 1), SL_OK);
+    ck_assert_int_eq(sl_row_table_fill(&table, 8, 1, NULL), SL_OK);
     ck_assert_int_ne(memcmp(table.values, first, 6 * sizeof *first), 0);
     free(first);
 }
