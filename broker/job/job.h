@@ -210,11 +210,12 @@ struct sl_job {
     cJSON *warnings;                     // of report.json (owned)
     char *report_text;                   // owned
     enum sl_job_ending ending;
-    bool useful;     // from SL_ENDING_CHECKPOINT on: the final parameters are
-    bool awaits_best; // the end does, of learned rows
-    bool told;                           // a client has been sent Finished
-    bool signalled;                      // by a user or program, once
-    bool orphaned;                       // its owner is gone: nobody waits to be told
+    char rows_sha256[SL_SHA256_HEX_BYTES]; // of final learned rows, "": there are none
+    bool useful;                           // from SL_ENDING_CHECKPOINT on: the final parameters are
+    bool awaits_best;                      // the end does, of learned rows
+    bool told;                             // a client has been sent Finished
+    bool signalled;                        // by a user or program, once
+    bool orphaned;                         // its owner is gone: nobody waits to be told
     uint64_t ended_ns;
 };
 

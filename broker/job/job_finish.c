@@ -6,6 +6,7 @@
  */
 #include "broker/job/job.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -259,10 +260,19 @@ static void describe_nodes(struct sl_job *job, struct sl_report_totals *to)
     to->wires = sl_live_nodes_wire_list(&job->live.nodes);
 }
 
+// Of what learned rows are rows of; NULL: there are none.
+static const char *name_topology(const struct sl_job *job, char *buf, size_t bytes)
+{
+    if (!job->rows.head)
+        return NULL;
+    snprintf(buf, bytes, "%016" PRIx64, sl_dataset_topology_digest(&job->dataset));
+    return buf;
+}
+
 static int write_report(struct sl_job *job, const char *sha256)
 {
     struct sl_report_seat seats[2 * SL_CONFIG_MAX_DEVICES];
-    char path[4200], digest[33], reason[160];
+    char path[4200], digest[33], reason[160], topology[17];
     const struct sl_phases *p = &job->phases;
     const struct sl_epoch_order order = sl_phases_order(p);
     struct sl_report_outcome outcome = {
@@ -282,6 +292,8 @@ static int write_report(struct sl_job *job, const char *sha256)
                    .test_seconds = p->test_seconds,
                    .params_sha256 = *sha256 ? sha256 : NULL,
                    .samples_digest = sl_phases_digest(p, digest) ? digest : NULL,
+                   .embedding_sha256 = *job->rows_sha256 ? job->rows_sha256 : NULL,
+                   .topology_digest = name_topology(job, topology, sizeof topology),
                    .start_seconds = (double)(job->running_ns - job->start_ns) * 1e-9,
                    .first_update_seconds = p->first_update_ns
                                                ? (double)(p->first_update_ns - job->start_ns) * 1e-9

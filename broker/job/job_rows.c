@@ -16,6 +16,7 @@
 #include "common/base/failpoint.h"
 #include "common/base/memory.h"
 #include "common/base/threads.h"
+#include "common/data/safetensors.h"
 #include "common/text/units.h"
 
 // ---- the thread ---------------------------------------------------------------------------------
@@ -64,9 +65,9 @@ int sl_job_check_rows(const struct sl_job *job)
 static int make(struct sl_job *job)
 {
     const atomic_bool *cancel = &job->row_work.cancel;
-    return job->resumed.path[0] ? sl_checkpoint_load_rows(&job->resumed, &job->rows, cancel)
-                                : sl_row_table_fill(&job->rows, job->config.seed,
-                                                    sl_threads_default(), cancel);
+    return job->resumed.path[0]
+               ? sl_checkpoint_load_rows(&job->resumed, &job->rows, cancel)
+               : sl_row_table_fill(&job->rows, job->config.seed, sl_threads_default(), cancel);
 }
 
 uint64_t sl_job_rows_to_come(const struct sl_job *job)
@@ -127,10 +128,14 @@ static int save(struct sl_job *job)
                        "learned rows: update %llu was broken off in the middle of them: go on from "
                        "the last checkpoint",
                        (unsigned long long)version + 1);
-    if (job->useful)
+    if (job->useful) {
+        const struct sl_safetensor values = {
+            .ndim = 2, .shape = {t->shape.n_rows, t->shape.dim}, .data = t->values};
         SL_TRY(
             sl_row_file_save(&t->shape, t->values,
                              sl_rundir_file(&job->rundir, SL_ROW_FILE_VALUES, path, sizeof path)));
+        SL_TRY(sl_safetensors_sha256(&values, 1, job->rows_sha256));
+    }
     if (!job->phases.best.has)
         return SL_OK;
     return sl_row_file_save(&t->shape, t->best,
