@@ -33,6 +33,7 @@
 #include "common/base/threads.h"
 #include "common/text/units.h"
 #include "broker/rundir/row_files.h"
+#include "broker/rundir/run_reader.h"
 #include "broker/rundir/rundir.h"
 #include "common/base/bits.h"
 #include "common/base/error.h"
@@ -253,6 +254,27 @@ static int check_pairs(const struct prediction *p)
                    p->o.run);
 }
 
+// A learned row is of one vertex of one graph. Of a run that has not ended that is not known.
+static int check_topology(const struct prediction *p)
+{
+    char found[17], wanted[17] = "", *text = NULL;
+    if (sl_run_reader_report_text(p->o.run, &text) == SL_OK) {
+        cJSON *report = cJSON_Parse(text);
+        snprintf(wanted, sizeof wanted, "%s", sl_json_string(report, "topology_digest"));
+        cJSON_Delete(report);
+    }
+    free(text);
+    snprintf(found, sizeof found, "%016" PRIx64, sl_dataset_topology_digest(&p->dataset));
+    if (!wanted[0] || strcmp(found, wanted) == 0)
+        return SL_OK;
+    return sl_fail(
+        SL_EINVAL,
+        "%s: data set '%s' has another graph than run '%s' was trained on (found "
+        "topology digest %s, wanted %s), and the model has learned a row for each vertex "
+        "of that one (features.kind): give that one with --dataset",
+        command_name(p), p->dataset.path, p->o.run, found, wanted);
+}
+
 // Learned rows lie beside the parameters that they were trained with: the best ones beside a file
 // of best parameters, as in a run directory and in a checkpoint.
 static int find_learned(struct prediction *p)
@@ -264,11 +286,12 @@ static int find_learned(struct prediction *p)
         return SL_OK;
     snprintf(p->learned, sizeof p->learned, "%.*s%s", n, p->weights,
              best ? SL_ROW_FILE_BEST : SL_ROW_FILE_VALUES);
-    return exists(p->learned) ? SL_OK
-                              : sl_fail(SL_ENOENT,
-                                        "%s: the model has learned rows (features.kind), wanted "
-                                        "'%s' beside '%s': they belong together",
-                                        command_name(p), p->learned, p->weights);
+    if (!exists(p->learned))
+        return sl_fail(SL_ENOENT,
+                       "%s: the model has learned rows (features.kind), wanted '%s' beside '%s': "
+                       "they belong together",
+                       command_name(p), p->learned, p->weights);
+    return check_topology(p);
 }
 
 // The graph is the one that the run's test was on, unless the user wants another.

@@ -486,6 +486,8 @@ void sl_run_summary_print(FILE *out, const struct sl_read_report *r, const char 
         fprintf(out, "\n");
     if (*all->params_sha256)
         fprintf(out, "parameters  sha256 %s\n", all->params_sha256);
+    if (*all->embedding_sha256)
+        fprintf(out, "embedding   sha256 %s\n", all->embedding_sha256);
     if (*all->samples_digest)
         fprintf(out, "samples     digest %s\n", all->samples_digest);
     if (*run_directory)

@@ -455,13 +455,11 @@ static int check_judgement(const struct sl_phases *p, const struct sl_open_phase
 // Nobody trains meanwhile, but beside an evaluation of pinned parameters.
 static void keep_best(struct sl_phases *p, bool pinned)
 {
-    const struct sl_row_table *rows = p->setup.rows;
     memcpy(sl_param_store_best(p->arena),
            pinned ? sl_param_store_pinned(p->arena)
                   : sl_param_store_params(p->arena, sl_param_store_version(p->arena)),
            p->arena->h->spec.n_params * sizeof(float));
-    if (rows) // which are never pinned (sl_plan_overlaps)
-        memcpy(rows->best, rows->values, rows->shape.n_rows * rows->shape.dim * sizeof(float));
+    p->keeping.busy = p->setup.rows; // which are never pinned (sl_plan_overlaps)
 }
 
 // The oldest open phase ended an evaluation, of which everything is known now.
@@ -653,6 +651,34 @@ static void pin(struct sl_phases *p, uint32_t epoch)
            p->arena->h->spec.n_params * sizeof(float));
 }
 
+// All of the oldest open phase is done.
+static void end_oldest(struct sl_phases *p)
+{
+    struct sl_open_phase o = *sl_phases_at(p, 0);
+    p->first_open = (p->first_open + 1) % SL_ARENA_PHASES;
+    p->n_open--;
+    if (o.pins)
+        pin(p, o.step.epoch);
+    begin_oldest(p);
+    if (o.ends_evaluation || o.pins)
+        sl_phases_open_gates(p);
+    if (ends_epoch(p, &o))
+        epoch_is_over(p);
+}
+
+static void keep_rows(uv_work_t *work);
+static void on_kept(uv_work_t *work, int status);
+
+// Learned rows may be many: a thread of the pool copies them.
+static void start_keeping(struct sl_phases *p)
+{
+    p->keeping.work.data = p;
+    if (p->keeping.held || uv_queue_work(p->setup.loop, &p->keeping.work, keep_rows, on_kept) == 0)
+        return;
+    keep_rows(&p->keeping.work);
+    on_kept(&p->keeping.work, 0);
+}
+
 // The oldest open phase has been read.
 static void close_oldest(struct sl_phases *p)
 {
@@ -664,15 +690,10 @@ static void close_oldest(struct sl_phases *p)
     }
     if (o.ends_evaluation)
         take_judgement(p, &o);
-    p->first_open = (p->first_open + 1) % SL_ARENA_PHASES;
-    p->n_open--;
-    if (o.pins)
-        pin(p, o.step.epoch);
-    begin_oldest(p);
-    if (o.ends_evaluation || o.pins)
-        sl_phases_open_gates(p);
-    if (ends_epoch(p, &o))
-        epoch_is_over(p);
+    if (p->keeping.busy)
+        start_keeping(p);
+    else
+        end_oldest(p);
 }
 
 // The oldest open phase is complete.
@@ -710,9 +731,43 @@ static void on_judged(void *ctx)
     if (p->stopped)
         return; // the evaluation will be made once more, should the job go on
     close_oldest(p);
-    if (!p->stopped)
+    if (!p->stopped && !p->keeping.busy)
         go_on(p);
     sl_phases_poll(p); // what has been completed meanwhile was left unread
+}
+
+static void keep_rows(uv_work_t *work)
+{
+    const struct sl_phases *p = work->data;
+    sl_row_table_keep_best(p->setup.rows);
+}
+
+// After a stop as well: the best epoch has been told, and its rows are there.
+static void on_kept(uv_work_t *work, int status)
+{
+    struct sl_phases *p = work->data;
+    (void)status;
+    p->keeping.busy = false;
+    end_oldest(p);
+    if (p->stopped) {
+        if (p->setup.events.on_kept)
+            p->setup.events.on_kept(p->setup.ctx);
+        return;
+    }
+    go_on(p);
+    sl_phases_poll(p);
+}
+
+void sl_phases_hold_best(struct sl_phases *p)
+{
+    p->keeping.held = true;
+}
+
+void sl_phases_release_best(struct sl_phases *p)
+{
+    p->keeping.held = false;
+    if (p->keeping.busy)
+        start_keeping(p);
 }
 
 void sl_phases_read_rest(struct sl_phases *p)
@@ -725,8 +780,8 @@ void sl_phases_read_rest(struct sl_phases *p)
 static bool can_read(struct sl_phases *p)
 {
     // The figures of an epoch are kept in one place, so the next one waits until they are told.
-    return !p->stopped && !p->epoch_waits && !p->metrics.busy && p->n_open > 0 &&
-           sl_ledger_phase_complete(p->arena, sl_phases_at(p, 0)->seq);
+    return !p->stopped && !p->epoch_waits && !p->metrics.busy && !p->keeping.busy &&
+           p->n_open > 0 && sl_ledger_phase_complete(p->arena, sl_phases_at(p, 0)->seq);
 }
 
 void sl_phases_poll(struct sl_phases *p)
@@ -735,7 +790,7 @@ void sl_phases_poll(struct sl_phases *p)
     rank_when_due(p);
     while (can_read(p)) {
         read_oldest(p);
-        if (!p->metrics.busy && !p->stopped)
+        if (!p->metrics.busy && !p->keeping.busy && !p->stopped)
             go_on(p);
     }
     if (!p->stopped && !p->epoch_waits && p->n_open == 0 && p->next.purpose == SL_PURPOSE_END) {

@@ -67,6 +67,8 @@ struct sl_phases_events {
     void (*on_error)(void *ctx, int rc);
     // Every cell of the phase is done; its entries are valid until this returns. May be NULL.
     void (*on_phase)(void *ctx, const struct sl_open_phase *phase);
+    // Stopped while learned rows became the best ones: they are. May be NULL.
+    void (*on_kept)(void *ctx);
     // The hotness order has been published; it took so many seconds to make. May be NULL.
     void (*on_ranked)(void *ctx, double seconds);
 };
@@ -136,6 +138,11 @@ struct sl_phases {
     enum sl_measure measure;         // what evaluations are judged by
     struct sl_measure_choice judged; // why, where that is the data set's doing
     struct sl_metrics metrics;       // of the evaluation being judged
+    struct {
+        uv_work_t work;
+        bool busy; // learned rows are to become the best ones: the phase that ends it stays open
+        bool held; // nobody may write those now
+    } keeping;
     uint64_t evicted_before, resampled, retrained;
     // Digest of all training blocks of the epochs that were read, each with the one before it, and
     // of those before the last of these. The state is NULL unless the job asks for digests.
@@ -208,6 +215,10 @@ bool sl_phases_trains(const struct sl_phases *p, uint32_t *epoch, uint64_t *batc
 
 // Lets trainers begin with what they may begin with.
 void sl_phases_open_gates(struct sl_phases *p);
+
+// While they are copied elsewhere the best learned rows stay as they are.
+void sl_phases_hold_best(struct sl_phases *p);
+void sl_phases_release_best(struct sl_phases *p);
 
 // After a stop, once no worker is left: reads training phases that have been completed meanwhile.
 void sl_phases_read_rest(struct sl_phases *p);

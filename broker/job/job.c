@@ -81,7 +81,8 @@ static void send_progress(struct sl_job *job)
     Sl__Control__Envelope e = SL__CONTROL__ENVELOPE__INIT;
     if (!sl_clients_want(&job->clients, SL_WANTS_PROGRESS))
         return;
-    progress.phase = job->state == SL_JOB_STARTING ? "start" : "finish";
+    const bool saves = job->ending != SL_ENDING_NOTHING && job->ending != SL_ENDING_ALL;
+    progress.phase = job->state == SL_JOB_STARTING ? "start" : saves ? "save" : "finish";
     char metric[SL_MEASURE_TITLE];
     progress.epochs = sl_config_told_epochs(&job->config);
     progress.samplers = job->split.roles.samplers;

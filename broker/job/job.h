@@ -24,6 +24,7 @@
 #ifndef SL_BROKER_JOB_JOB_H
 #define SL_BROKER_JOB_JOB_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -74,6 +75,27 @@ enum sl_outcome {
 enum { SL_JOB_MESSAGE_BYTES = 2048 };
 
 // What was found not to be finite; the message then says it, and divergence.h the rest.
+struct sl_job;
+
+// What a thread of libuv's pool does with all learned rows: one thing at a time.
+struct sl_job_row_work {
+    uv_work_t work;
+    int (*body)(struct sl_job *job);
+    bool busy;
+    atomic_bool cancel; // nobody wants them any more
+    int rc;             // once it is not busy, with its message
+    char message[512];
+    uint64_t done_ns;
+};
+
+// How far the job has come in writing what is left of it.
+enum sl_job_ending {
+    SL_ENDING_NOTHING,
+    SL_ENDING_CHECKPOINT, // the last one is begun
+    SL_ENDING_ROWS,       // it is written, and final learned rows are begun
+    SL_ENDING_ALL,
+};
+
 enum sl_job_numbers { SL_NUMBERS_FINITE, SL_NUMBERS_OF_UPDATE, SL_NUMBERS_OF_EVALUATION };
 
 struct sl_job_options {
@@ -142,6 +164,7 @@ struct sl_job {
     uint64_t acts_bytes;                  // that it holds, 0: none
     struct sl_row_table rows;             // learned ones; without head: none
     struct sl_wider_found widened;        // the test's graph; without bytes: there is none
+    struct sl_job_row_work row_work;
     uint64_t arena_shared_bytes; // of the arena, and of what else was shared before it was made
 
     struct sl_loop loop;
@@ -188,9 +211,13 @@ struct sl_job {
     struct sl_capacity_need capacity;    // which that went by
     cJSON *warnings;                     // of report.json (owned)
     char *report_text;                   // owned
-    bool told;                           // a client has been sent Finished
-    bool signalled;                      // by a user or program, once
-    bool orphaned;                       // its owner is gone: nobody waits to be told
+    enum sl_job_ending ending;
+    char rows_sha256[SL_SHA256_HEX_BYTES]; // of final learned rows, "": there are none
+    bool useful;                           // from SL_ENDING_CHECKPOINT on: the final parameters are
+    bool awaits_best;                      // the end does, of learned rows
+    bool told;                             // a client has been sent Finished
+    bool signalled;                        // by a user or program, once
+    bool orphaned;                         // its owner is gone: nobody waits to be told
     uint64_t ended_ns;
 };
 
@@ -240,10 +267,16 @@ void sl_job_emit_saving(struct sl_job *job);   // ... that the end takes longer
 
 // startup.c
 int sl_job_prepare(struct sl_job *job); // configuration, data set, workers
+// job_rows.c: begins to make learned rows; sl_job_go_on() follows. And to save them: it may be busy
+// until sl_job_conclude() is called again.
 int sl_job_make_rows(struct sl_job *job);
+void sl_job_save_rows(struct sl_job *job);
+int sl_job_check_rows(const struct sl_job *job); // what came of it
+// Memory that rows which are being made are going to take.
+uint64_t sl_job_rows_to_come(const struct sl_job *job);
+// job_graph.c
 int sl_job_make_graph(struct sl_job *job); // of the test
 void sl_job_tell_graph(struct sl_job *job);
-int sl_job_save_rows(struct sl_job *job, bool last); // `last`: the final ones are of use
 void sl_job_on_hello(struct sl_job *job, const struct sl_bus_peer *peer,
                      const Sl__Control__Hello *hello);
 void sl_job_on_ready(struct sl_job *job, const struct sl_bus_peer *peer,

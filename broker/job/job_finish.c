@@ -6,6 +6,7 @@
  */
 #include "broker/job/job.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -55,6 +56,7 @@ void sl_job_end(struct sl_job *job, enum sl_outcome outcome, const char *fmt, ..
     sl_rundir_end(&job->rundir);
     sl_phases_stop(&job->phases);
     sl_access_forecast_cancel(&job->foresight);
+    atomic_store(&job->row_work.cancel, true);
     if (job->arena.base)
         sl_arena_abort(&job->arena, SL_ABORT_STOP);
     sl_live_publish_node(&job->live);
@@ -147,7 +149,7 @@ static int save_parameters(struct sl_job *job, bool last, char sha256[SL_SHA256_
                               sl_rundir_file(&job->rundir, "model.safetensors", path, sizeof path),
                               job->config.name, note));
     }
-    SL_TRY(sl_job_save_rows(job, last));
+    SL_TRY(sl_job_check_rows(job));
     if (!p->best.has)
         return SL_OK;
     snprintf(note, sizeof note, "epoch %u, the best validation %s (%.4f)", p->best.epoch + 1,
@@ -258,10 +260,19 @@ static void describe_nodes(struct sl_job *job, struct sl_report_totals *to)
     to->wires = sl_live_nodes_wire_list(&job->live.nodes);
 }
 
+// Of what learned rows are rows of; NULL: there are none.
+static const char *name_topology(const struct sl_job *job, char *buf, size_t bytes)
+{
+    if (!job->rows.head)
+        return NULL;
+    snprintf(buf, bytes, "%016" PRIx64, sl_dataset_topology_digest(&job->dataset));
+    return buf;
+}
+
 static int write_report(struct sl_job *job, const char *sha256)
 {
     struct sl_report_seat seats[2 * SL_CONFIG_MAX_DEVICES];
-    char path[4200], digest[33], reason[160];
+    char path[4200], digest[33], reason[160], topology[17];
     const struct sl_phases *p = &job->phases;
     const struct sl_epoch_order order = sl_phases_order(p);
     struct sl_report_outcome outcome = {
@@ -283,6 +294,8 @@ static int write_report(struct sl_job *job, const char *sha256)
                    .test_seconds = p->test_seconds,
                    .params_sha256 = *sha256 ? sha256 : NULL,
                    .samples_digest = sl_phases_digest(p, digest) ? digest : NULL,
+                   .embedding_sha256 = *job->rows_sha256 ? job->rows_sha256 : NULL,
+                   .topology_digest = name_topology(job, topology, sizeof topology),
                    .start_seconds = (double)(job->running_ns - job->start_ns) * 1e-9,
                    .first_update_seconds = p->first_update_ns
                                                ? (double)(p->first_update_ns - job->start_ns) * 1e-9
@@ -420,21 +433,27 @@ static struct sl_divergence divergence(const struct sl_job *job)
 }
 
 // Writes the last checkpoint, unless it is of no use: where the numbers of its next update are not
-// finite, or its loss has grown too far, it would only take the place of an older one. Then the
-// whole message, with the checkpoints that there are. True where the final parameters are of use.
+// finite, or its loss has grown too far, it would only take the place of an older one. True where
+// the final parameters are of use.
 static bool save_checkpoint(struct sl_job *job)
 {
     const struct sl_divergence d = divergence(job);
     const bool useful =
         job->numbers == SL_NUMBERS_FINITE || (d.evaluated && !sl_divergence_has_grown(&d));
-    char what[sizeof job->message];
     if (useful)
         sl_saving_finish(&job->saving, status_word(job->outcome));
+    return useful;
+}
+
+// The whole message of a job whose numbers went wrong, with the checkpoints that there are.
+static void describe_divergence(struct sl_job *job)
+{
+    const struct sl_divergence d = divergence(job);
+    char what[sizeof job->message];
     if (job->numbers == SL_NUMBERS_FINITE)
-        return true;
+        return;
     snprintf(what, sizeof what, "%s", job->message);
     sl_divergence_describe(&d, what, job->message, sizeof job->message);
-    return useful;
 }
 
 void sl_job_warn(struct sl_job *job, const char *text)
@@ -477,19 +496,12 @@ static void end_tensorboard(struct sl_job *job)
         sl_phases_updates(&job->config, job->dataset.split[SL_SPLIT_TRAIN].n) * epochs);
 }
 
-// What is kept of the job. Where there was to be a run directory and is none nothing has run, and
-// nothing is left.
-static void write_results(struct sl_job *job)
+// What is said of the job, and its parameters.
+static void write_rest(struct sl_job *job)
 {
     char sha256[SL_SHA256_HEX_BYTES] = "";
-    if ((!job->rundir.path[0] && !job->options.no_output) || !job->running_ns)
-        return;
-    sl_job_emit_saving(job);
-    const bool useful = save_checkpoint(job);
-    if (job->outcome == SL_OUTCOME_STOPPED || job->nodes.lost)
-        say_where_it_goes_on(job);
     const bool keeps = !begins_anew(job);
-    if (keeps && (save_parameters(job, useful, sha256) < 0 || judge(job) < 0))
+    if (keeps && (save_parameters(job, job->useful, sha256) < 0 || judge(job) < 0))
         note_error(job);
     if (job->outcome != SL_OUTCOME_DONE)
         sl_joblog_write(&job->log, SL_LOG_INFO, "the job ends: %s", job->message);
@@ -500,14 +512,44 @@ static void write_results(struct sl_job *job)
     emit_end(job);
 }
 
+// What is kept of the job. Where there was to be a run directory and is none nothing has run, and
+// nothing is left. False while a thread writes: called again when it has.
+static bool write_results(struct sl_job *job)
+{
+    if ((!job->rundir.path[0] && !job->options.no_output) || !job->running_ns)
+        return true;
+    if (job->ending == SL_ENDING_NOTHING) {
+        job->ending = SL_ENDING_CHECKPOINT;
+        sl_job_emit_saving(job);
+        job->useful = save_checkpoint(job);
+    }
+    if (!sl_saving_is_idle(&job->saving))
+        return false;
+    if (job->ending == SL_ENDING_CHECKPOINT) {
+        job->ending = SL_ENDING_ROWS;
+        describe_divergence(job);
+        if (job->outcome == SL_OUTCOME_STOPPED || job->nodes.lost)
+            say_where_it_goes_on(job);
+        sl_job_save_rows(job);
+    }
+    if (job->row_work.busy)
+        return false;
+    job->ending = SL_ENDING_ALL;
+    write_rest(job);
+    return true;
+}
+
 void sl_job_conclude(struct sl_job *job)
 {
     if (!sl_saving_is_idle(&job->saving))
         return; // called again once that checkpoint is written
+    job->awaits_best = job->phases.keeping.busy;
+    if (job->awaits_best)
+        return; // called again once they are there
     if (!job->nodes.concluded && !sl_job_nodes_have_state(job))
         return; // called again when it is there, or does not come
-    if (!job->nodes.concluded)
-        write_results(job);
+    if (!job->nodes.concluded && !write_results(job))
+        return;
     if (!sl_job_nodes_left(job))
         return;
     sl_run_files_flush(&job->files);

@@ -68,6 +68,13 @@ static void on_saved(void *ctx)
     sl_job_conclude(ctx);
 }
 
+static void on_kept(void *ctx)
+{
+    struct sl_job *job = ctx;
+    if (job->awaits_best)
+        sl_job_conclude(job);
+}
+
 // --- workers ------------------------------------------------------------------------------------
 
 static bool has_worked(struct sl_job *job, const struct sl_pool_worker *w)
@@ -280,6 +287,7 @@ const struct sl_phases_events sl_job_phases_events = {
     .on_epoch = on_epoch,
     .on_complete = on_complete,
     .on_error = on_phase_error,
+    .on_kept = on_kept,
 };
 
 // --- what they are given -------------------------------------------------------------------------

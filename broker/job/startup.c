@@ -357,7 +357,8 @@ int sl_job_prepare(struct sl_job *job)
     job->split.need.n_nodes = job->dataset.n_nodes;
     job->split.need.row_bytes =
         (uint64_t)job->dataset.feat_dim * sl_dtype_bytes(job->dataset.feat_dtype);
-    job->split.available_bytes = sl_device_memory_available();
+    const uint64_t available = sl_device_memory_available();
+    job->split.available_bytes = available - SL_MIN(sl_job_rows_to_come(job), available);
     return job->options.over_nodes ? sl_job_nodes_start(job) : sl_job_start_workers(job);
 }
 
@@ -849,7 +850,7 @@ void sl_job_go_on(struct sl_job *job)
     int rc = SL_OK;
     if (job->state != SL_JOB_STARTING || !job->workers_placed)
         return;
-    if (!job->arena.base && all(job, is_greeted))
+    if (!job->arena.base && all(job, is_greeted) && !job->row_work.busy)
         rc = attach_all(job);
     else if (job->arena.base && all(job, is_ready))
         rc = start_work(job);
@@ -877,7 +878,8 @@ void sl_job_check_start(struct sl_job *job)
     sl_job_go_on(job); // a worker that was waited for may not be wanted any more
     if (job->state != SL_JOB_STARTING)
         return;
-    if (sl_now_ns() - job->start_ns < SL_WORKER_START_SECONDS * 1000000000ull)
+    const uint64_t from = SL_MAX(job->start_ns, job->row_work.done_ns);
+    if (job->row_work.busy || sl_now_ns() - from < SL_WORKER_START_SECONDS * 1000000000ull)
         return;
     sl_job_nodes_check_start(job);
     for (uint32_t i = 0; i < job->workers.n; i++) {

@@ -302,7 +302,7 @@ static int write_state(cJSON *state, const char *folder)
     return rc;
 }
 
-static int write_matrix(const char *folder, const struct sl_row_copy *rows, const float *values,
+static int write_matrix(const char *folder, const struct sl_row_view *rows, const float *values,
                         const char *name, cJSON *state)
 {
     char path[PATH_BYTES];
@@ -313,7 +313,7 @@ static int write_matrix(const char *folder, const struct sl_row_copy *rows, cons
 // Learned rows, where there are any.
 static int write_rows(const char *folder, const struct sl_snapshot *s, cJSON *state)
 {
-    const struct sl_row_copy *rows = &s->rows;
+    const struct sl_row_view *rows = &s->rows;
     if (rows->shape.n_rows == 0)
         return SL_OK;
     SL_TRY(write_matrix(folder, rows, rows->values, SL_ROW_FILE_VALUES, state));
@@ -709,19 +709,21 @@ int sl_checkpoint_load(const struct sl_checkpoint *c, const struct sl_params *pa
     return SL_OK;
 }
 
-int sl_checkpoint_load_rows(const struct sl_checkpoint *c, struct sl_row_table *t)
+int sl_checkpoint_load_rows(const struct sl_checkpoint *c, struct sl_row_table *t,
+                            const atomic_bool *cancel)
 {
     const struct sl_row_table_shape *shape = &t->shape;
     const cJSON *of = cJSON_GetObjectItemCaseSensitive(c->state, "files");
     char path[PATH_BYTES];
     if (!cJSON_HasObjectItem(of, SL_ROW_FILE_VALUES))
         return bad(c, "it has no learned rows, which the job has");
-    SL_TRY(sl_row_file_load(shape, join(path, c->path, SL_ROW_FILE_VALUES), t->values));
+    SL_TRY(sl_row_file_load(shape, join(path, c->path, SL_ROW_FILE_VALUES), t->values, cancel));
+    SL_FAILPOINT(BROKER_ROWS_FILL);
     for (uint32_t i = 0; i < shape->n_state; i++)
         SL_TRY(sl_row_file_load(shape, join(path, c->path, sl_row_file_of_state(shape->n_state, i)),
-                                t->state[i]));
+                                t->state[i], cancel));
     const char *best = c->best.has ? SL_ROW_FILE_BEST : SL_ROW_FILE_VALUES;
-    SL_TRY(sl_row_file_load(shape, join(path, c->path, best), t->best));
+    SL_TRY(sl_row_file_load(shape, join(path, c->path, best), t->best, cancel));
     sl_row_table_restore(t, c->version);
     return SL_OK;
 }

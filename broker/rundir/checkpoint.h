@@ -120,8 +120,9 @@ int sl_checkpoint_load(const struct sl_checkpoint *c, const struct sl_params *pa
                        float *const *state, uint32_t n_state, float *best, float *pinned);
 
 // Its learned rows, into a table of the job's shape; best values are the last ones where it has
-// none. SL_EFORMAT where it has no rows, or others.
-int sl_checkpoint_load_rows(const struct sl_checkpoint *c, struct sl_row_table *t);
+// none. SL_EFORMAT where it has no rows, or others. Ends early once *cancel is set.
+int sl_checkpoint_load_rows(const struct sl_checkpoint *c, struct sl_row_table *t,
+                            const atomic_bool *cancel);
 
 // Where a job goes on that begins with it. The records stay the checkpoint's.
 struct sl_resume_point sl_checkpoint_resume_point(const struct sl_checkpoint *c);

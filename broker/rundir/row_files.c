@@ -6,6 +6,8 @@
 #include <sys/mman.h>
 
 #include "common/base/error.h"
+#include "common/base/failpoint.h"
+#include "common/base/threads.h"
 #include "common/data/npy.h"
 
 #define EXP_AVG    "embedding.exp_avg.npy"
@@ -33,7 +35,8 @@ int sl_row_file_save(const struct sl_row_table_shape *shape, const float *values
     return sl_npy_writer_close(&w, sl_npy_writer_append(w, values, matrix_bytes(shape)));
 }
 
-int sl_row_file_load(const struct sl_row_table_shape *shape, const char *path, float *values)
+int sl_row_file_load(const struct sl_row_table_shape *shape, const char *path, float *values,
+                     const atomic_bool *cancel)
 {
     struct sl_npy npy;
     char found[128];
@@ -42,7 +45,7 @@ int sl_row_file_load(const struct sl_row_table_shape *shape, const char *path, f
     const bool fits = h->dtype == SL_DTYPE_F32 && h->ndim == 2 && h->shape[0] == shape->n_rows &&
                       h->shape[1] == shape->dim;
     if (fits)
-        memcpy(values, npy.data, matrix_bytes(shape));
+        sl_threads_copy(values, npy.data, matrix_bytes(shape), cancel);
     int rc =
         fits ? SL_OK
              : sl_fail(SL_EFORMAT,
@@ -84,14 +87,28 @@ void sl_row_copy_fini(struct sl_row_copy *c)
     *c = (struct sl_row_copy){0};
 }
 
-void sl_row_copy_take(struct sl_row_copy *c, const struct sl_row_table *t)
+void sl_row_copy_take(struct sl_row_copy *c, const struct sl_row_table *t, bool best)
 {
-    memcpy(c->values, t->values, matrix_bytes(&c->shape));
+    sl_threads_copy(c->values, t->values, matrix_bytes(&c->shape), NULL);
+    SL_FAILPOINT(BROKER_ROWS_COPY);
     for (uint32_t i = 0; i < c->shape.n_state; i++)
-        memcpy(c->state[i], t->state[i], matrix_bytes(&c->shape));
+        sl_threads_copy(c->state[i], t->state[i], matrix_bytes(&c->shape), NULL);
+    if (best)
+        sl_threads_copy(c->best, t->best, matrix_bytes(&c->shape), NULL);
 }
 
-void sl_row_copy_take_best(struct sl_row_copy *c, const struct sl_row_table *t)
+struct sl_row_view sl_row_copy_view(const struct sl_row_copy *c)
 {
-    memcpy(c->best, t->best, matrix_bytes(&c->shape));
+    return (struct sl_row_view){.shape = c->shape,
+                                .values = c->values,
+                                .best = c->best,
+                                .state = {c->state[0], c->state[1]}};
+}
+
+struct sl_row_view sl_row_view_of(const struct sl_row_table *t)
+{
+    return (struct sl_row_view){.shape = t->shape,
+                                .values = t->values,
+                                .best = t->best,
+                                .state = {t->state[0], t->state[1]}};
 }

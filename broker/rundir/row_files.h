@@ -10,6 +10,7 @@
 #ifndef SL_BROKER_RUNDIR_ROW_FILES_H
 #define SL_BROKER_RUNDIR_ROW_FILES_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -25,9 +26,18 @@ extern const char *const sl_row_files[SL_ROW_FILES];
 // The optimizer's array i of n_state.
 const char *sl_row_file_of_state(uint32_t n_state, uint32_t i);
 
-// A matrix of the rows' shape. Errors of npy.h; SL_EFORMAT where the file has another shape.
+// A matrix of the rows' shape. Errors of npy.h; SL_EFORMAT where the file has another shape. Loading
+// ends early once *cancel says that nobody wants it any more.
 int sl_row_file_save(const struct sl_row_table_shape *shape, const float *values, const char *path);
-int sl_row_file_load(const struct sl_row_table_shape *shape, const char *path, float *values);
+int sl_row_file_load(const struct sl_row_table_shape *shape, const char *path, float *values,
+                     const atomic_bool *cancel);
+
+// Rows as they are written: a table's own, or a copy's.
+struct sl_row_view {
+    struct sl_row_table_shape shape; // n_rows 0: there are no rows
+    const float *values, *best, *state[SL_ROW_TABLE_STATES];
+};
+struct sl_row_view sl_row_view_of(const struct sl_row_table *t);
 
 // A copy of a table.
 struct sl_row_copy {
@@ -40,8 +50,9 @@ struct sl_row_copy {
 // SL_ENOMEM, SL_EIO.
 int sl_row_copy_init(struct sl_row_copy *c, const struct sl_row_table *t, int fd);
 void sl_row_copy_fini(struct sl_row_copy *c); // safe on a zeroed struct
-// All but the best values, or these alone.
-void sl_row_copy_take(struct sl_row_copy *c, const struct sl_row_table *t);
-void sl_row_copy_take_best(struct sl_row_copy *c, const struct sl_row_table *t);
+// All of a table whose values and arrays nobody changes meanwhile; best ones where they are asked
+// for, too. On all cores: at the rate of memory, or of the drive where they lie.
+void sl_row_copy_take(struct sl_row_copy *c, const struct sl_row_table *t, bool best);
+struct sl_row_view sl_row_copy_view(const struct sl_row_copy *c);
 
 #endif

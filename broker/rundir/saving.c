@@ -38,7 +38,7 @@ static int copy_rows(struct sl_saving *s)
         return SL_OK;
     if (s->config->features.place == SL_ROWS_IN_FILE)
         SL_TRY(fd = sl_rundir_nameless(s->config->output));
-    int rc = sl_row_copy_init(&s->snapshot.rows, rows, fd);
+    int rc = sl_row_copy_init(&s->snapshot.copy, rows, fd);
     if (fd >= 0)
         close(fd);
     return rc;
@@ -128,7 +128,7 @@ static void write_all(struct sl_saving *s)
 
 static void note_result(struct sl_saving *s)
 {
-    char where[96];
+    char where[96], held[64] = "";
     if (s->rc < 0) {
         if (!s->warned)
             sl_joblog_write(
@@ -148,7 +148,11 @@ static void note_result(struct sl_saving *s)
     s->best_epoch = s->snapshot.best.epoch;
     sl_position_text(s->snapshot.version, s->snapshot.epoch, s->snapshot.n_records,
                      s->snapshot.n_batches, where, sizeof where);
-    sl_joblog_write(s->log, SL_LOG_INFO, "checkpoint of %s", where);
+    if (s->held_ns)
+        snprintf(held, sizeof held, ": updates waited %.3f s for learned rows",
+                 (double)s->held_ns * 1e-9);
+    s->held_ns = 0;
+    sl_joblog_write(s->log, SL_LOG_INFO, "checkpoint of %s%s", where, held);
     sl_timeline_emit(s->timeline, "checkpoint", true, "checkpoint of %s", where);
 }
 
@@ -160,10 +164,43 @@ static void work(uv_work_t *request)
 static void done(uv_work_t *request, int status)
 {
     struct sl_saving *s = request->data;
+    (void)status;
     s->busy = false;
     note_result(s);
     if (s->awaited)
         s->on_idle(s->ctx);
+}
+
+// On the pool; at once where that cannot be.
+static void start(struct sl_saving *s, uv_work_cb body, uv_after_work_cb after)
+{
+    s->work.data = s;
+    s->busy = true;
+    if (uv_queue_work(s->loop, &s->work, body, after) == 0)
+        return;
+    body(&s->work);
+    after(&s->work, 0);
+}
+
+static void copy_work(uv_work_t *request)
+{
+    struct sl_saving *s = request->data;
+    sl_snapshot_copy_rows(&s->snapshot, s->phases);
+}
+
+static void let_go(struct sl_saving *s)
+{
+    sl_snapshot_thaw(&s->snapshot, s->phases);
+    sl_phases_release_best(s->phases);
+}
+
+static void copied(uv_work_t *request, int status)
+{
+    struct sl_saving *s = request->data;
+    (void)status;
+    s->held_ns = sl_now_ns() - s->last_ns;
+    let_go(s);
+    start(s, work, done);
 }
 
 // --- when ----------------------------------------------------------------------------------------
@@ -190,11 +227,17 @@ void sl_saving_poll(struct sl_saving *s)
     s->last_version = s->snapshot.version;
     s->last_told = s->snapshot.epoch;
     s->last_ns = sl_now_ns();
+    const bool rows = s->snapshot.frozen;
+    if (rows)
+        sl_phases_hold_best(s->phases);
     // The job is about to end where the data set was changed, and no checkpoint knows of it.
-    if (sl_dataset_check_held(s->dataset) < 0 || describe(s, "running") < 0)
+    if (sl_dataset_check_held(s->dataset) < 0 || describe(s, "running") < 0) {
+        s->snapshot.best.has = false; // of which rows were not copied
+        if (rows)
+            let_go(s);
         return;
-    s->work.data = s;
-    s->busy = uv_queue_work(s->loop, &s->work, work, done) == 0;
+    }
+    start(s, rows ? copy_work : work, rows ? copied : done);
 }
 
 void sl_saving_stop(struct sl_saving *s)
@@ -231,6 +274,10 @@ void sl_saving_finish(struct sl_saving *s, const char *status)
                         sl_nodes_state_is_whole(s->arena)
                             ? "where the job is cannot be told"
                             : "the optimizer's state of the other nodes did not come");
+        return;
+    }
+    if (s->phases->setup.rows) {
+        start(s, work, done);
         return;
     }
     write_all(s);

@@ -4,7 +4,8 @@
  * A snapshot is taken on the loop as soon as one is due (checkpoint.every_updates have been applied
  * since the last one, or checkpoint.every_seconds have passed and anything has, or the last one
  * holds all updates and was made before the evaluation behind them ended) and the apply lock is
- * free; a thread of libuv's pool writes it. One is under way at a time; what becomes due
+ * free; a thread of libuv's pool writes it, and before that copies learned rows, while no update is
+ * made. One is under way at a time; what becomes due
  * meanwhile is made afterwards. One more is written at the end, however the job ends, when no
  * worker is left. Of several nodes the first one alone makes them. What cannot be written (a full
  * disk) is a warning, once, and the job goes on.
@@ -57,6 +58,7 @@ struct sl_saving {
     uv_timer_t timer; // with every_updates: looks more often than the loop's tick
     bool has_timer;
     uv_work_t work;
+    uint64_t held_ns; // updates were, for learned rows
     bool busy, warned;
     bool awaited; // the job waits for it with its end
     int rc;
@@ -81,6 +83,7 @@ bool sl_saving_is_idle(struct sl_saving *s);
 // the others' part of the state is on its way, which the link brings (it rings the doorbell); for
 // SL_NODES_HOLD_MS at most. Where the link has died, it is not to be waited for.
 bool sl_saving_has_state(struct sl_saving *s);
+// Where there are learned rows a thread of the pool writes it: sl_saving_is_idle() then.
 void sl_saving_finish(struct sl_saving *s, const char *status);
 
 #endif

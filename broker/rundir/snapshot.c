@@ -40,7 +40,7 @@ void sl_snapshot_fini(struct sl_snapshot *s)
     free(s->params);
     free(s->best_params);
     free(s->pinned_params);
-    sl_row_copy_fini(&s->rows);
+    sl_row_copy_fini(&s->copy);
     for (uint32_t i = 0; i < SL_SNAPSHOT_STATES; i++)
         free(s->state[i]);
     memset(s, 0, sizeof *s);
@@ -126,17 +126,15 @@ static void copy_best(struct sl_snapshot *s, const struct sl_phases *p)
 {
     bool same = s->best.has && s->best.epoch == p->best.epoch;
     s->best = p->best;
-    if (!s->best.has || same)
-        return;
-    memcpy(s->best_params, sl_param_store_best(p->arena), s->n_params * sizeof(float));
-    if (p->setup.rows)
-        sl_row_copy_take_best(&s->rows, p->setup.rows);
+    s->new_best = s->best.has && !same;
+    if (s->new_best)
+        memcpy(s->best_params, sl_param_store_best(p->arena), s->n_params * sizeof(float));
 }
 
 int sl_snapshot_take(struct sl_snapshot *s, struct sl_phases *p, bool alone)
 {
     const struct sl_open_phase *phase;
-    if (p->epoch_waits)
+    if (p->epoch_waits || p->keeping.busy)
         return SL_EAGAIN; // between two positions: judged, and not told yet
     if (sl_param_store_freeze(p->arena, alone) < 0)
         return SL_EAGAIN; // a trainer applies an update
@@ -147,9 +145,9 @@ int sl_snapshot_take(struct sl_snapshot *s, struct sl_phases *p, bool alone)
     bool whole = sl_nodes_state_is_whole(p->arena);
     if (known && whole)
         copy_board(s, p->arena);
-    if (known && whole && rows)
-        sl_row_copy_take(&s->rows, rows);
-    sl_param_store_thaw(p->arena);
+    s->frozen = known && whole && rows && !alone;
+    if (!s->frozen)
+        sl_param_store_thaw(p->arena);
     if (known && !whole)
         sl_nodes_ask_state(p->arena);
     if (!known || !whole)
@@ -161,7 +159,22 @@ int sl_snapshot_take(struct sl_snapshot *s, struct sl_phases *p, bool alone)
         memcpy(s->pinned_params, sl_param_store_pinned(p->arena), s->n_params * sizeof(float));
     s->has_digest = p->digest_state != NULL;
     memcpy(s->digest, p->trained > p->told ? p->digest_before : p->digest, sizeof s->digest);
+    if (s->frozen)
+        s->rows = sl_row_copy_view(&s->copy);
+    else if (rows)
+        s->rows = sl_row_view_of(rows);
     return SL_OK;
+}
+
+void sl_snapshot_copy_rows(struct sl_snapshot *s, const struct sl_phases *p)
+{
+    sl_row_copy_take(&s->copy, p->setup.rows, s->new_best);
+}
+
+void sl_snapshot_thaw(struct sl_snapshot *s, struct sl_phases *p)
+{
+    s->frozen = false;
+    sl_param_store_thaw(p->arena);
 }
 
 void sl_position_of_training(uint32_t *epoch, uint32_t *n_records, uint32_t n_batches)

@@ -10,9 +10,12 @@
  * does not change any more, and is copied afterwards; a thread of libuv's pool then writes the
  * files (checkpoint.h).
  *
- * Learned rows (common/arena/row_table.h) are copied with the parameters, where they are whole: an
- * applier that died over them is waited for, until another one has made that update. Where there is
- * none left (`alone`), no checkpoint can be made.
+ * Learned rows (common/arena/row_table.h) are of that version where they are whole: an applier that
+ * died over them is waited for, until another one has made that update. They may be many: the lock
+ * stays taken, any thread copies them, and then the loop lets updates go on. Meanwhile workers draw
+ * and compute gradients, and best rows stay as they are (sl_phases_hold_best). Where no worker is
+ * left (`alone`) they are written from where they lie; if an update was broken off in the middle of
+ * them, no checkpoint can be made.
  *
  * On several nodes (common/arena/nodes.h) each has a part of the optimizer's state: the first
  * attempt asks for the others', and a later one finds it; the version waits for that.
@@ -51,7 +54,9 @@ struct sl_snapshot {
     struct sl_early_stopping best;
     float *best_params;      // (n_params)
     float *pinned_params;    // (n_params) with batches of the next epoch
-    struct sl_row_copy rows; // learned ones: whoever takes it makes it, where there are any
+    struct sl_row_view rows; // learned ones, where there are any
+    struct sl_row_copy copy; // of them: made by whoever takes snapshots while workers live
+    bool frozen, new_best;   // while they are being copied; with the best ones
     bool has_digest;
     uint8_t digest[SL_PHASES_DIGEST_BYTES]; // of the samples of the epochs before
 };
@@ -60,8 +65,12 @@ struct sl_snapshot {
 int sl_snapshot_init(struct sl_snapshot *s, const struct sl_phases *p);
 void sl_snapshot_fini(struct sl_snapshot *s); // safe on a zeroed struct
 
-// SL_EAGAIN: not at this moment; nothing has been changed. `alone`: no worker is left.
+// SL_EAGAIN: not at this moment; nothing has been changed. `alone`: no worker is left. With
+// s->frozen learned rows are to be copied (on any thread), and until sl_snapshot_thaw no update is
+// made.
 int sl_snapshot_take(struct sl_snapshot *s, struct sl_phases *p, bool alone);
+void sl_snapshot_copy_rows(struct sl_snapshot *s, const struct sl_phases *p);
+void sl_snapshot_thaw(struct sl_snapshot *s, struct sl_phases *p); // on the loop
 
 // Moves a position that has batches of the next epoch to that one: where training is.
 void sl_position_of_training(uint32_t *epoch, uint32_t *n_records, uint32_t n_batches);

@@ -11,6 +11,7 @@
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
+#include "common/base/failpoint.h"
 #include "common/base/philox.h"
 #include "common/base/threads.h"
 
@@ -172,6 +173,7 @@ struct fill {
     const struct sl_row_table *table;
     uint64_t seed;
     float bound;
+    const atomic_bool *cancel;
     _Atomic uint64_t next; // row that nobody has taken
 };
 
@@ -192,17 +194,29 @@ static int fill_some(void *context, int thread)
     struct fill *f = context;
     const uint64_t n = f->table->shape.n_rows;
     (void)thread;
-    for (uint64_t row; (row = atomic_fetch_add(&f->next, FILL_ROWS)) < n;)
+    for (uint64_t row; (row = atomic_fetch_add(&f->next, FILL_ROWS)) < n;) {
+        if (f->cancel && atomic_load(f->cancel))
+            break;
         for (uint64_t end = SL_MIN(row + FILL_ROWS, n); row < end; row++)
             fill_row(f, row);
+    }
     return SL_OK;
 }
 
-int sl_row_table_fill(struct sl_row_table *t, uint64_t seed, int threads)
+int sl_row_table_fill(struct sl_row_table *t, uint64_t seed, int threads, const atomic_bool *cancel)
 {
     const double shape = (double)t->shape.n_rows + t->shape.dim;
-    struct fill f = {.table = t, .seed = seed, .bound = (float)sqrt(6.0 / shape)};
+    struct fill f = {.table = t, .seed = seed, .bound = (float)sqrt(6.0 / shape), .cancel = cancel};
+    SL_FAILPOINT(BROKER_ROWS_FILL);
     return sl_threads_run(threads, fill_some, &f);
+}
+
+void sl_row_table_keep_best(const struct sl_row_table *t)
+{
+    const uint64_t bytes = matrix_bytes(&t->shape), half = bytes / 2;
+    sl_threads_copy(t->best, t->values, half, NULL);
+    SL_FAILPOINT(BROKER_ROWS_BEST);
+    sl_threads_copy((char *)t->best + half, (char *)t->values + half, bytes - half, NULL);
 }
 
 // ---- an update ----------------------------------------------------------------------------------

@@ -43,6 +43,7 @@
 #ifndef SL_ARENA_ROW_TABLE_H
 #define SL_ARENA_ROW_TABLE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -98,8 +99,13 @@ int sl_row_table_open(int rows_fd, int work_fd, struct sl_row_table *out);
 void sl_row_table_close(struct sl_row_table *t); // safe on a zeroed struct
 
 // Values that training begins with: uniform within sqrt(6 / (n_rows + dim)), as torch's
-// xavier_uniform_ for this shape; a function of seed, vertex and column. On `threads` threads.
-int sl_row_table_fill(struct sl_row_table *t, uint64_t seed, int threads);
+// xavier_uniform_ for this shape; a function of seed, vertex and column. On `threads` threads, until
+// *cancel (or NULL) says that nobody wants them any more.
+int sl_row_table_fill(struct sl_row_table *t, uint64_t seed, int threads,
+                      const atomic_bool *cancel);
+
+// The values become the best ones, while nobody changes them. On all cores.
+void sl_row_table_keep_best(const struct sl_row_table *t);
 
 // Of the batch in that cell.
 struct sl_row_slot sl_row_table_slot(const struct sl_row_table *t, uint32_t cell);

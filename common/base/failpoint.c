@@ -1,5 +1,7 @@
 #include "common/base/failpoint.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +9,7 @@
 
 #include "common/base/error.h"
 
-enum { ENTRY_MAX = 64 };
+enum { ENTRY_MAX = 64, HOLD = 0 }; // no signal has the number 0
 
 static const char *const names[] = {
 #define SL_FAILPOINT_NAME(sym, name, where) name,
@@ -47,16 +49,21 @@ void sl_failpoint_bind(_Atomic uint32_t *shared)
     reaches = shared;
 }
 
-// NAME[:COUNT][:stop]
+// NAME[:COUNT][:stop|:hold]
 static int parse_entry(char *text)
 {
     unsigned long count = 1;
     int number = SIGKILL;
     char *colon = strrchr(text, ':');
-    if (colon && strcmp(colon, ":stop") == 0) {
-        number = SIGSTOP;
+    if (colon && (strcmp(colon, ":stop") == 0 || strcmp(colon, ":hold") == 0)) {
+        number = strcmp(colon, ":stop") == 0 ? SIGSTOP : HOLD;
         *colon = '\0';
     }
+    if (number == HOLD && !getenv("SLUICE_FAILPOINT_HOLD"))
+        return sl_fail(SL_EINVAL,
+                       "SLUICE_FAILPOINT: '%s:hold' wants SLUICE_FAILPOINT_HOLD to name "
+                       "a named pipe, which lets go when it is closed",
+                       text);
     colon = strchr(text, ':');
     if (colon) {
         char *end;
@@ -65,7 +72,7 @@ static int parse_entry(char *text)
         if (end == colon + 1 || *end || count == 0 || count > UINT32_MAX)
             return sl_fail(SL_EINVAL,
                            "SLUICE_FAILPOINT: '%s' behind '%s': wanted a whole number from 1, "
-                           "'stop', or both as in '%s:3:stop'",
+                           "'stop' or 'hold', or both as in '%s:3:stop'",
                            colon + 1, text, text);
     }
     for (uint32_t i = 0; i < SL_FAILPOINT_COUNT; i++) {
@@ -103,12 +110,32 @@ int sl_failpoint_init(void)
     return rc;
 }
 
+// Opening the pipe waits for a writer, who knows then that the thread is here; reading it, for its
+// end.
+static void hold(void)
+{
+    char byte;
+    int fd;
+    while ((fd = open(getenv("SLUICE_FAILPOINT_HOLD"), O_RDONLY | O_CLOEXEC)) < 0)
+        if (errno != EINTR)
+            return;
+    ssize_t n;
+    while ((n = read(fd, &byte, 1)) > 0 || (n < 0 && errno == EINTR)) {
+    }
+    close(fd);
+}
+
 void sl_failpoint_reach(enum sl_failpoint point)
 {
     uint32_t mine = atomic_fetch_add(&reaches[point], 1) + 1;
-    for (int i = 0; i < n_entries; i++)
-        if (entries[i].point == point && entries[i].count == mine)
+    for (int i = 0; i < n_entries; i++) {
+        if (entries[i].point != point || entries[i].count != mine)
+            continue;
+        if (entries[i].signal == HOLD)
+            hold();
+        else
             kill(getpid(), entries[i].signal);
+    }
 }
 
 int sl_failpoint_suspend(void)

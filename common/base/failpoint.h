@@ -1,12 +1,14 @@
 /*
  * failpoint.h - named points at which a process kills or stops itself, for tests.
  *
- * SLUICE_FAILPOINT=name[:count][:stop][,...] makes the process that reaches the named point for the
- * count-th time (default 1) in the whole run kill itself with SIGKILL, or with `stop` stand still
- * (SIGSTOP) until somebody sends SIGCONT: a test waits for the state, acts, and lets go. In test
- * and release builds alike. Reaches are counted in shared memory once a job's arena is mapped
- * (sl_failpoint_bind), so a replacement worker does not die at the same point again. `sluice doctor
- * --failpoints` lists the names.
+ * SLUICE_FAILPOINT=name[:count][:stop|:hold][,...] makes the process that reaches the named point
+ * for the count-th time (default 1) in the whole run kill itself with SIGKILL, or with `stop` stand
+ * still (SIGSTOP) until somebody sends SIGCONT: a test waits for the state, acts, and lets go. With
+ * `hold` the thread alone stands still, and the process goes on: it reads the named pipe
+ * SLUICE_FAILPOINT_HOLD to its end, so a test that has opened it for writing knows that the thread
+ * is there, and lets go by closing it. In test and release builds alike. Reaches are counted in
+ * shared memory once a job's arena is mapped (sl_failpoint_bind), so a replacement worker does not
+ * die at the same point again. `sluice doctor --failpoints` lists the names.
  */
 #ifndef SL_BASE_FAILPOINT_H
 #define SL_BASE_FAILPOINT_H
@@ -67,6 +69,10 @@
     X(BROKER_CHECKPOINT, "broker_checkpoint", "broker: checkpoint half written, still hidden")     \
     X(BROKER_CHECKPOINT_NAMED, "broker_checkpoint_named",                                          \
       "broker: checkpoint has its name, older ones not yet removed")                               \
+    X(BROKER_ROWS_FILL, "broker_rows_fill", "broker: learned rows half made, or half loaded")      \
+    X(BROKER_ROWS_COPY, "broker_rows_copy", "broker: learned rows half copied for a checkpoint")   \
+    X(BROKER_ROWS_BEST, "broker_rows_best", "broker: learned rows half copied as the best ones")   \
+    X(BROKER_ROWS_SAVE, "broker_rows_save", "broker: last checkpoint written, final rows not yet") \
     X(BROKER_STOP, "broker_stop", "broker: workers told to leave, none has been seen to")          \
     X(BROKER_REPORT, "broker_report", "broker: report half written under its temporary name")      \
     X(DAEMON_SUBMITTED, "daemon_submitted", "daemon: job recorded, its client not answered")       \

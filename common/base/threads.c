@@ -128,3 +128,30 @@ uint64_t sl_threads_first(uint64_t n_blocks, int threads, bool (*visit)(void *ct
         visit_blocks(&p, 0);
     return atomic_load_explicit(&p.lowest_bad, memory_order_relaxed);
 }
+
+// ---- copies -------------------------------------------------------------------------------------
+
+enum { PIECE_BYTES = 4 << 20 };
+
+struct copying {
+    char *to;
+    const char *from;
+    uint64_t bytes;
+    const atomic_bool *cancel;
+};
+
+static bool copy_piece(void *context, uint64_t piece)
+{
+    const struct copying *c = context;
+    const uint64_t at = piece * PIECE_BYTES;
+    if (c->cancel && atomic_load(c->cancel))
+        return true;
+    memcpy(c->to + at, c->from + at, SL_MIN((uint64_t)PIECE_BYTES, c->bytes - at));
+    return false;
+}
+
+void sl_threads_copy(void *to, const void *from, uint64_t bytes, const atomic_bool *cancel)
+{
+    struct copying c = {.to = to, .from = from, .bytes = bytes, .cancel = cancel};
+    (void)sl_threads_first(sl_div_up(bytes, (uint64_t)PIECE_BYTES), 0, copy_piece, &c);
+}

@@ -8,6 +8,7 @@
 #define SL_BASE_THREADS_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -26,6 +27,9 @@ int sl_thread_start(pthread_t *out, void *(*body)(void *), void *context);
  * gave, so a body must not wait for another.
  */
 int sl_threads_run(int n_threads, int (*body)(void *context, int thread), void *context);
+
+// memcpy() by as many threads as sl_threads_default() says, until *cancel (or NULL) is set.
+void sl_threads_copy(void *to, const void *from, uint64_t bytes, const atomic_bool *cancel);
 
 #define SL_THREADS_NONE UINT64_MAX
 

@@ -197,6 +197,10 @@ static inline uint64_t sl_dataset_identity(const struct sl_dataset *ds)
     return ds->shard.count ? ds->shard.whole : ds->digest;
 }
 
+// Names the graph alone, its vertices as they are numbered: of windows spread evenly over offsets
+// and edges, whatever else the data set has and however its edges are written.
+uint64_t sl_dataset_topology_digest(const struct sl_dataset *ds);
+
 // 4-byte words that an evaluation leaves for each vertex or pair (sl_arena_predictions).
 static inline uint32_t sl_dataset_predict_words(const struct sl_dataset *ds)
 {

@@ -78,6 +78,33 @@ uint64_t sl_dataset_digest(const struct sl_dataset *ds, const struct sl_dataset_
     return digest;
 }
 
+enum { WINDOWS = 256, WINDOW = 512 };
+
+// Where window w of n numbers begins; the last one ends with them.
+static uint64_t window_at(uint64_t n, uint64_t w)
+{
+    const uint64_t rest = n - SL_MIN(n, (uint64_t)WINDOW);
+    return w + 1 < WINDOWS ? rest / WINDOWS * w : rest;
+}
+
+uint64_t sl_dataset_topology_digest(const struct sl_dataset *ds)
+{
+    const uint64_t n_offsets = ds->n_nodes + 1;
+    const uint64_t sizes[2] = {ds->n_nodes, ds->n_edges};
+    uint64_t sum = XXH3_64bits(sizes, sizeof sizes);
+    for (uint64_t w = 0; w < WINDOWS; w++) {
+        const uint64_t v = window_at(n_offsets, w), e = window_at(ds->n_edges, w);
+        const uint64_t offsets = SL_MIN((uint64_t)WINDOW, n_offsets - v);
+        const uint64_t edges = SL_MIN((uint64_t)WINDOW, ds->n_edges - e);
+        uint32_t sources[WINDOW];
+        for (uint64_t i = 0; i < edges; i++)
+            sources[i] = sl_dataset_source(ds, e + i);
+        sum = XXH3_64bits_withSeed(ds->indptr + v, offsets * sizeof *ds->indptr, sum);
+        sum = XXH3_64bits_withSeed(sources, edges * sizeof *sources, sum);
+    }
+    return sum;
+}
+
 char *sl_dataset_cache_dir(void)
 {
     const char *own = getenv("SLUICE_CACHE_DIR"), *xdg = getenv("XDG_CACHE_HOME");

@@ -37,6 +37,7 @@ CHECKPOINTS = {"checkpoint": {"every_updates": 4}}
 # Rows of 16 chunks an update (common/arena/row_table.h).
 LEARNED = {"features": {"kind": "learned", "dim": 512}, "updates.batches_per_update": 2}
 ROWS = [f"trainer_rows_{at}" for at in ("made", "marked", "copy", "copied", "done")]
+BROKER_ROWS = [f"broker_rows_{at}" for at in ("fill", "copy", "best", "save")]
 # What a job must have to get to a point.
 NEEDS = {
     "sampler_marked": PRESC,
@@ -49,6 +50,7 @@ NEEDS = {
     "standby_woken": STANDBY,
     "broker_scale": {"schedule": [{"epoch": 1, "samplers": 1, "trainers": 3}]},
     **{point: LEARNED for point in ROWS},
+    **{point: {**LEARNED, **CHECKPOINTS} for point in BROKER_ROWS},
     "broker_checkpoint": CHECKPOINTS,
     "broker_checkpoint_named": CHECKPOINTS,
 }
@@ -136,7 +138,8 @@ def test_a_command_or_its_broker_dies_at(box, point):
     for path in (box.path("runs/job/report.json"), box.path("job.report.json")):
         if os.path.exists(path):
             read_json(path)
-    survived(box, *box.run(config), undisturbed(box))
+    wanted = undisturbed(box, "crash_rows", **LEARNED) if point in BROKER_ROWS else undisturbed(box)
+    survived(box, *box.run(config), wanted)
 
 
 @cases(*roles("daemon"))

@@ -1,5 +1,7 @@
 """Learned rows of vertices: features.kind."""
 
+import errno
+import hashlib
 import os
 
 import numpy as np
@@ -63,6 +65,7 @@ def test_labels_are_learned_of_a_graph_without_features(box):
     _, rows, report = result_of(box, config)
     assert report["test_accuracy"] > 0.8, report["test_accuracy"]
     assert rows[0].shape == (1500, DIM) and not np.array_equal(rows[0], rows[1])
+    assert report["embedding_sha256"] == hashlib.sha256(rows[0].tobytes()).hexdigest()
     out = box.path("classes.npy")
     said = box.sluice(
         "predict", config["output"], "--classes", "--set", "test", "--out", out, "-o", "json"
@@ -102,6 +105,67 @@ def test_every_split_gives_the_same_bits(box, way):
     found = result_in(box, "runs/on")
     assert len(found[2]["resumes"]) == 1, found[2]["resumes"]
     assert_same(found, wanted)
+
+
+def test_learned_rows_are_of_one_graph(box):
+    """Predictions of another one are refused; of the same one with other labels they are not."""
+    config = learned_job(box, epochs=1)
+    box.run(config)[0].ok()
+    for seed, path in ((2, box.path("another")), (1, box.path("relabelled"))):
+        arrays = planted(feat_dim=16, homophily=0.9, seed=seed)
+        metadata = {**metadata_of(arrays), "feat_dim": 0}
+        del arrays["node_feat"]
+        arrays["node_label"] = np.zeros_like(arrays["node_label"])
+        arrays["indices"] = arrays["indices"].astype(np.int64)
+        write_dataset(path, arrays, metadata=metadata)
+    where = ("predict", config["output"], "--out", box.path("out.npy"), "--dataset")
+    box.sluice(*where, box.path("another")).error(2, "has another graph", "topology digest")
+    box.sluice(*where, box.path("relabelled")).ok()
+
+
+def held_at(running, pipe):
+    """The pipe, once a thread stands still at a fail-point with `hold`; it goes on when that is
+    closed."""
+
+    def opened():
+        try:
+            return os.fdopen(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK), "wb")
+        except OSError as error:  # nobody reads it yet
+            assert error.errno == errno.ENXIO, error
+            return None
+
+    return running.until(opened, "the fail-point")
+
+
+@cases("broker_rows_fill", "broker_rows_copy", "broker_rows_best", "broker_rows_save")
+def test_the_broker_answers_while_all_rows_are_worked_on(box, point):
+    """And a stop in the middle leaves what a job goes on from."""
+    config = learned_job(box, epochs=3)
+    wanted = result_of(box, {**config, "output": "runs/peace"})
+    pipe = box.path("pipe")
+    os.mkfifo(pipe)
+    env = {"SLUICE_FAILPOINT": f"{point}:hold", "SLUICE_FAILPOINT_HOLD": pipe}
+    running = box.start("run", box.job(config), env=env)
+
+    def state():
+        return box.sluice("stats", config["name"], "-o", "json").ok().json()["state"]
+
+    states = {"broker_rows_fill": "starting", "broker_rows_save": "finishing"}
+    with held_at(running, pipe):
+        assert state() == states.get(point, "running")
+        if point != "broker_rows_save":
+            stopping = box.start("stop", config["name"])
+        if point not in states:
+            running.until(lambda: state() == "finishing", "the stop")
+        if point == "broker_rows_fill":  # of which nothing is left, nor waited for
+            stopping.wait().ok()
+    if point == "broker_rows_save":
+        running.wait().ok()
+    else:
+        stopping.wait().ok()
+        assert running.wait().rc == 130
+        box.run(config)[0].ok()
+    assert_same(result_in(box, config["output"]), wanted)
 
 
 @whole

@@ -135,7 +135,20 @@ TEST(an_epoch_under_evaluation_is_all_of_its_batches)
     end();
 }
 
-// Rows that an applier has half written are of no version; best ones are those of the best epoch.
+// A snapshot with rows: no update is made until a thread has copied them.
+static void take_rows(struct sl_snapshot *s)
+{
+    struct sl_update u;
+    must(sl_snapshot_take(s, &t.phases, false));
+    ck_assert(s->frozen);
+    ck_assert_int_eq(sl_param_store_begin_update(&t.arena, 2, &u), SL_EAGAIN);
+    sl_snapshot_copy_rows(s, &t.phases);
+    sl_snapshot_thaw(s, &t.phases);
+    ck_assert(!s->frozen);
+}
+
+// Rows that an applier has half written are of no version; best ones are those of the best epoch,
+// and are not written while they are copied.
 TEST(learned_rows_are_copied_when_they_are_whole)
 {
     const struct sl_row_table_shape shape = {.n_rows = 50, .dim = 3, .n_state = 2, .n_slots = 2};
@@ -146,27 +159,38 @@ TEST(learned_rows_are_copied_when_they_are_whole)
     phases_setup.rows = &rows;
     make_arena();
     must(sl_snapshot_init(&s, &t.phases));
-    must(sl_row_copy_init(&s.rows, &rows, -1));
+    must(sl_row_copy_init(&s.copy, &rows, -1));
     work_one(true);
     work_one(true);
     rows.values[149] = 1;
     sl_row_table_advance(&rows, 0, 0, true); // its applier died, and nobody has gone on yet
     ck_assert_int_eq(sl_snapshot_take(&s, &t.phases, false), SL_EAGAIN);
-    ck_assert_float_eq(s.rows.values[149], 0);
+    ck_assert(!s.frozen && s.copy.values[149] == 0);
     rows.state[1][149] = 2;
     sl_row_table_end(&rows, 0);
-    must(sl_snapshot_take(&s, &t.phases, false));
+    work_one(true);
+    work_one(false); // the next update could be made
+    take_rows(&s);
     ck_assert(s.rows.values[149] == 1 && s.rows.state[1][149] == 2 && s.rows.best[149] == 0);
-    work_one(true);
-    work_one(true);
+    apply_all();
     rows.values[149] = 3;
     sl_row_table_end(&rows, 1);
     poll();
     work_phase(); // the evaluation
+    sl_phases_hold_best(&t.phases);
     poll();
+    ck_assert(t.phases.keeping.busy && rows.best[149] == 0 && t.epochs == 0);
+    ck_assert_int_eq(sl_snapshot_take(&s, &t.phases, false), SL_EAGAIN);
+    sl_phases_release_best(&t.phases);
+    poll();
+    ck_assert(!t.phases.keeping.busy && rows.best[149] == 3 && t.epochs == 1);
     rows.values[149] = 4; // of the next epoch
-    must(sl_snapshot_take(&s, &t.phases, false));
+    work_one(true);
+    work_one(false);
+    take_rows(&s);
     ck_assert(s.best.has && s.rows.values[149] == 4 && s.rows.best[149] == 3);
+    must(sl_snapshot_take(&s, &t.phases, true)); // nobody is left, and nothing is copied
+    ck_assert(!s.frozen && s.rows.values == rows.values && s.rows.best == rows.best);
     sl_snapshot_fini(&s);
     sl_row_table_close(&rows);
     close(rows_fd);

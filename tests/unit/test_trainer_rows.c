@@ -13,6 +13,7 @@
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/base/failpoint.h"
+#include "kernels/row_optimizer.h"
 #include "tests/unit/suite.h"
 #include "tests/unit/trainer_fixture.h"
 
@@ -39,7 +40,7 @@ static void make_table(uint64_t n_rows, uint32_t dim, uint32_t n_state, uint32_t
 {
     const struct sl_row_table_shape shape = {n_rows, dim, n_state, n_slots};
     ck_assert_int_eq(sl_row_table_create(rows_fd, work_fd, &shape, false, &table), SL_OK);
-    ck_assert_int_eq(sl_row_table_fill(&table, 7, 2), SL_OK);
+    ck_assert_int_eq(sl_row_table_fill(&table, 7, 2, NULL), SL_OK);
 }
 
 static uint64_t floats(void)
@@ -213,6 +214,76 @@ LOOP_TEST(steps_are_those_of_a_plain_optimizer, 0, SL_COUNT_OF(steps))
     plain_free(&x);
 }
 
+// Rows that lie anywhere are stepped as arrays of dense parameters are, bit for bit.
+static const struct {
+    uint32_t n, dim;
+} shapes[] = {{1, 1}, {7, 5}, {70, 64}, {300, 3}, {9, 256}, {5, 300}, {3, 1000}};
+
+static void ok(int rc)
+{
+    ck_assert_msg(rc == SL_OK, "%s", sl_error_message());
+}
+
+LOOP_TEST(rows_are_stepped_as_dense_parameters, 0, SL_COUNT_OF(shapes))
+{
+    enum { SPREAD = 3 }; // rows of the table for each that is stepped
+    const uint32_t n = shapes[_i].n, dim = shapes[_i].dim;
+    const uint64_t floats = (uint64_t)n * dim, bytes = floats * sizeof(float);
+    const struct sl_kernels *k = sl_kernels_cpu();
+    struct fixture_rng r = {.seed = (uint64_t)_i};
+    struct sl_row_rates rates = rates_of(4);
+    float *all[3], *dense[3], *out[3], *wanted[3];
+    float *g = fixture_alloc(bytes), *scaled = fixture_alloc(bytes);
+    uint32_t *ids = fixture_alloc(n * sizeof *ids), broken = 0;
+    rates.adam.weight_decay = rates.sgd.weight_decay = 0.01f;
+    for (uint32_t i = 0; i < n; i++)
+        ids[i] = SPREAD * (n - 1 - i) + fixture_word(&r) % SPREAD;
+    for (int a = 0; a < 3; a++) {
+        all[a] = fixture_alloc(SPREAD * bytes);
+        dense[a] = fixture_alloc(bytes);
+        out[a] = fixture_alloc(bytes);
+        wanted[a] = fixture_alloc(bytes);
+        for (uint64_t i = 0; i < SPREAD * floats; i++)
+            all[a][i] = a == 2 ? fabsf(fixture_float(&r, 1)) : fixture_float(&r, 1);
+        ok(k->gather_rows(all[a], SL_DTYPE_F32, (uint64_t)SPREAD * n, dim, ids, n, dense[a]));
+    }
+    for (uint64_t i = 0; i < floats; i++)
+        g[i] = fixture_float(&r, 1);
+    const float *slot = g;
+    ok(k->reduce(&slot, 1, floats, 0.3f, scaled));
+    const struct sl_row_optimizer_args args = {.n = n,
+                                               .dim = dim,
+                                               .ids = ids,
+                                               .gradient = g,
+                                               .scale = 0.3f,
+                                               .values = all[0],
+                                               .state = {all[1], all[2]},
+                                               .values_out = out[0],
+                                               .state_out = {out[1], out[2]}};
+    ok(sl_adam_rows(&rates.adam, &args, &broken));
+    ok(k->adam(&rates.adam, floats, scaled, dense[0], dense[1], dense[2], wanted[0], wanted[1],
+               wanted[2], &broken));
+    for (int a = 0; a < 3; a++)
+        ck_assert_int_eq(memcmp(out[a], wanted[a], bytes), 0);
+    ok(sl_sgd_rows(&rates.sgd, &args, &broken));
+    ok(k->sgd(&rates.sgd, floats, scaled, dense[0], dense[1], wanted[0], wanted[1], &broken));
+    for (int a = 0; a < 2; a++)
+        ck_assert_int_eq(memcmp(out[a], wanted[a], bytes), 0);
+    ck_assert_uint_eq(broken, 0);
+    g[floats - 1] = INFINITY;
+    ok(sl_sgd_rows(&rates.sgd, &args, &broken));
+    ck_assert_uint_eq(broken, 1);
+    for (int a = 0; a < 3; a++) {
+        free(all[a]);
+        free(dense[a]);
+        free(out[a]);
+        free(wanted[a]);
+    }
+    free(g);
+    free(scaled);
+    free(ids);
+}
+
 // All that the two files hold of rows.
 static float *copy_rows(void)
 {
@@ -379,9 +450,9 @@ TEST(values_are_a_function_of_seed_vertex_and_column)
     }
     ck_assert_double_le(fabs(sum / (double)floats()), bound / 50);
     ck_assert_double_le(fabs(squares / (double)floats() - bound * bound / 3), bound * bound / 100);
-    ck_assert_int_eq(sl_row_table_fill(&table, 7, 1), SL_OK);
+    ck_assert_int_eq(sl_row_table_fill(&table, 7, 1, NULL), SL_OK);
     assert_rows(first);
-    ck_assert_int_eq(sl_row_table_fill(&table, 8, 1), SL_OK);
+    ck_assert_int_eq(sl_row_table_fill(&table, 8, 1, NULL), SL_OK);
     ck_assert_int_ne(memcmp(table.values, first, 6 * sizeof *first), 0);
     free(first);
 }

@@ -9,31 +9,26 @@
 #include "common/base/error.h"
 #include "common/base/failpoint.h"
 #include "common/base/mempool.h"
+#include "kernels/row_optimizer.h"
 
 enum {
     DIGIT_BITS = 11,
     DIGITS = 1 << DIGIT_BITS,
     SUM_ROWS = 256, // that a thread adds up at a time
-    ARRAYS = 2 + SL_ROW_TABLE_STATES,
+    SUM_AHEAD = 8,  // gradients that are asked for
 };
 
-// A row that a batch met.
+// A row that a batch of the update met.
 struct sl_row_entry {
-    uint32_t id, cell, at;
+    uint32_t id, batch, at;
 };
-
-static uint64_t chunk_floats(const struct sl_row_step *s)
-{
-    const uint32_t dim = s->table->shape.dim;
-    return sl_align_up((uint64_t)sl_row_table_chunk_rows(dim) * dim, (uint64_t)16);
-}
 
 int sl_row_step_init(struct sl_row_step *s, const struct sl_row_table *table,
                      const struct sl_kernels *kernels, enum sl_optimizer_kind optimizer)
 {
     *s = (struct sl_row_step){.table = table, .kernels = kernels, .optimizer = optimizer};
-    s->scratch = aligned_alloc(SL_CACHE_LINE, ARRAYS * chunk_floats(s) * sizeof *s->scratch);
-    return s->scratch ? SL_OK : sl_fail(SL_ENOMEM, "trainer: no memory for steps of learned rows");
+    s->slots = malloc(table->shape.n_slots * sizeof *s->slots);
+    return s->slots ? SL_OK : sl_fail(SL_ENOMEM, "trainer: no memory for steps of learned rows");
 }
 
 static void free_rows(struct sl_row_step *s)
@@ -60,7 +55,7 @@ void sl_row_step_fini(struct sl_row_step *s)
         free_rows(s);
         free_entries(s);
     }
-    free(s->scratch);
+    free(s->slots);
     *s = (struct sl_row_step){0};
 }
 
@@ -117,10 +112,11 @@ static int list_entries(struct sl_row_step *s, const struct sl_update *u, uint64
                        *n);
     SL_TRY(grow_entries(s, *n));
     struct sl_row_entry *e = s->entries;
-    for (uint32_t c = u->first_cell; c < u->first_cell + u->n_cells; c++) {
-        const struct sl_row_slot slot = sl_row_table_slot(s->table, c);
+    for (uint32_t b = 0; b < u->n_cells; b++) {
+        const struct sl_row_slot slot = sl_row_table_slot(s->table, u->first_cell + b);
+        s->slots[b] = slot.gradient;
         for (uint32_t i = 0; i < *slot.n; i++)
-            *e++ = (struct sl_row_entry){slot.ids[i], c, i};
+            *e++ = (struct sl_row_entry){slot.ids[i], b, i};
     }
     return SL_OK;
 }
@@ -165,9 +161,17 @@ static int find_rows(struct sl_row_step *s, uint64_t n)
     return SL_OK;
 }
 
-static const float *gradient_of(const struct sl_row_step *s, const struct sl_row_entry *e)
+static const float *gradient_of(const struct sl_row_step *s, uint32_t entry)
 {
-    return sl_row_table_slot(s->table, e->cell).gradient + (uint64_t)e->at * s->table->shape.dim;
+    const struct sl_row_entry *e = &s->entries[entry];
+    return s->slots[e->batch] + (uint64_t)e->at * s->table->shape.dim;
+}
+
+static void ask_for_gradient(const struct sl_row_step *s, uint32_t entry)
+{
+    const char *row = (const char *)gradient_of(s, SL_MIN(entry, s->first[s->n] - 1));
+    for (uint32_t b = 0; b < s->table->shape.dim * sizeof(float); b += SL_CACHE_LINE)
+        __builtin_prefetch(row + b, 0, 2);
 }
 
 static void sum_part(void *context, uint32_t part)
@@ -176,9 +180,11 @@ static void sum_part(void *context, uint32_t part)
     const uint32_t dim = s->table->shape.dim, end = SL_MIN((part + 1) * (uint32_t)SUM_ROWS, s->n);
     for (uint32_t r = part * SUM_ROWS; r < end; r++) {
         float *restrict sum = s->sums + (uint64_t)r * dim;
-        memcpy(sum, gradient_of(s, &s->entries[s->first[r]]), dim * sizeof *sum);
+        memcpy(sum, gradient_of(s, s->first[r]), dim * sizeof *sum);
+        ask_for_gradient(s, s->first[r] + SUM_AHEAD);
         for (uint32_t e = s->first[r] + 1; e < s->first[r + 1]; e++) {
-            const float *restrict more = gradient_of(s, &s->entries[e]);
+            const float *restrict more = gradient_of(s, e);
+            ask_for_gradient(s, e + SUM_AHEAD);
             for (uint32_t c = 0; c < dim; c++)
                 sum[c] += more[c];
         }
@@ -213,20 +219,23 @@ static int make_journal(struct sl_row_step *s, const struct sl_row_rates *rates,
 {
     const struct sl_row_table *t = s->table;
     const uint32_t dim = t->shape.dim, *ids = s->ids + at;
-    const uint64_t n = (uint64_t)rows * dim, stride = chunk_floats(s);
-    float *g = s->scratch, *p = g + stride, *state = p + stride;
-    const float *slot = s->gradients + (uint64_t)at * dim;
+    const uint64_t n = (uint64_t)rows * dim;
+    const struct sl_row_optimizer_args args = {
+        .n = rows,
+        .dim = dim,
+        .ids = ids,
+        .gradient = s->gradients + (uint64_t)at * dim,
+        .scale = rates->scale,
+        .values = t->values,
+        .state = {t->state[0], t->state[1]},
+        .values_out = j->values,
+        .state_out = {j->state[0], j->state[1]},
+    };
     uint32_t broken = 0;
-    SL_TRY(s->kernels->reduce(&slot, 1, n, rates->scale, g));
-    SL_TRY(s->kernels->gather_rows(t->values, SL_DTYPE_F32, t->shape.n_rows, dim, ids, rows, p));
-    for (uint32_t i = 0; i < t->shape.n_state; i++)
-        SL_TRY(s->kernels->gather_rows(t->state[i], SL_DTYPE_F32, t->shape.n_rows, dim, ids, rows,
-                                       state + i * stride));
     if (s->optimizer == SL_OPTIMIZER_SGD)
-        SL_TRY(s->kernels->sgd(&rates->sgd, n, g, p, state, j->values, j->state[0], &broken));
+        SL_TRY(sl_sgd_rows(&rates->sgd, &args, &broken));
     else
-        SL_TRY(s->kernels->adam(&rates->adam, n, g, p, state, state + stride, j->values,
-                                j->state[0], j->state[1], &broken));
+        SL_TRY(sl_adam_rows(&rates->adam, &args, &broken));
     memcpy(j->ids, ids, rows * sizeof *ids);
     *j->n = rows;
     if (!broken)

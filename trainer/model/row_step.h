@@ -34,10 +34,10 @@ struct sl_row_step {
     const float *gradients; // (n, dim) added up
     // Memory of several batches' rows.
     struct sl_row_entry *entries, *sorted;
+    const float **slots;   // gradients of the batches
     uint32_t *first, *met; // (rows + 1), (rows)
     float *sums;
     uint64_t entry_room, row_room;
-    float *scratch; // of a chunk: gradient, value, optimizer's arrays
 };
 
 // What is the same for all rows of an update.
