@@ -85,6 +85,15 @@ static int reserve(struct sl_hard *h, uint32_t n)
                                  n);
 }
 
+// The kind of sampler that counts visits.
+static enum sl_sampler_kind walks(void)
+{
+    int kind = 0;
+    while (!(sl_sampler_flags[kind] & SL_SAMPLER_VISITS))
+        kind++;
+    return (enum sl_sampler_kind)kind;
+}
+
 // What the rows of a group meet, into indptr and indices.
 static int walk_group(struct sl_hard *h, uint32_t epoch, uint32_t batch, uint32_t group,
                       const uint32_t *sources, uint32_t n)
@@ -113,7 +122,7 @@ static int walk_group(struct sl_hard *h, uint32_t epoch, uint32_t batch, uint32_
                                       .length = h->length,
                                       .restart = h->restart,
                                       .visits = h->visits};
-    return sl_kernels_cpu()->sample[SL_SAMPLER_WALK](&args);
+    return sl_kernels_cpu()->sample[walks()](&args);
 }
 
 int sl_hard_find(struct sl_hard *h, uint32_t epoch, uint32_t batch, const uint32_t *sources,

@@ -121,7 +121,7 @@ struct sl_batch_entry {
     uint32_t mirror_device;
     uint32_t n_seeds, n_input;
     uint64_t n_edges;
-    uint32_t visits_counted; // 1: this cell's input nodes have been counted
+    uint32_t visits_counted;         // 1: this cell's input nodes have been counted
     uint32_t n_hard, n_hard_missing; // of links: hard negatives, and those drawn in their place
     // Times of day are of the monotonic clock (clock.h), so that a trace can be drawn of them.
     // sampler

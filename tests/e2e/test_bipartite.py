@@ -4,10 +4,14 @@ What users and items have, and with which chances: tests/unit/test_dataset_bipar
 """
 
 import json
+import os
+import re
+import subprocess
+import sys
 
 import numpy as np
 
-from harness import cases, write_dataset
+from harness import ROOT, cases, whole, write_dataset
 from test_bad_input import refused
 
 
@@ -105,3 +109,25 @@ def test_advice_is_followed(box):
     result = box.sluice("generate", "bipartite", "--out", "made", *size)
     refused(box, result, "--user-exponent", "more --items", "fewer edges", output="made")
     make(box, *size, "--user-exponent", "20")
+
+
+@whole
+def test_worked_pinsage(box):
+    """The commands of examples/README.md, word for word."""
+    os.symlink(f"{ROOT}/examples", box.path("examples"))
+    with open(f"{ROOT}/examples/README.md", encoding="utf-8") as file:
+        commands = re.findall(r"^    ((?:mkdir|sluice|python3) .*)$", file.read(), re.M)
+    *made, hits = [command.split() for command in commands]
+    assert len(made) == 4 and hits[0] == "python3", commands
+    for name, *rest in made:
+        if name == "sluice":
+            box.sluice(*rest).ok()
+        else:
+            subprocess.run([name, *rest], cwd=box.path(), check=True)
+    last = [sys.executable, *hits[1:]]
+    said = subprocess.run(last, cwd=box.path(), capture_output=True, text=True, check=True).stdout
+    hits, best = map(float, re.search(r"test: Hits@20 (\S+), at best (\S+)", said).groups())
+    assert 0.7 * best < hits < best, said
+    with open(box.path("runs/pinsage/report.json"), encoding="utf-8") as file:
+        hard = [epoch["hard_negatives"] for epoch in json.load(file)["epochs"]]
+    assert hard[0] == 0 < hard[1] < hard[2], hard
