@@ -118,13 +118,6 @@ static void put_negative(struct sl_pair_maker *m, uint32_t q, uint32_t target, f
     m->weight[pair] = weight;
 }
 
-// With batch. What walks meet need not be the target of a training pair.
-static float shift_of(const struct sl_pair_maker *m, uint32_t target)
-{
-    const uint64_t n = SL_MAX(pairs_to(m, target), (uint64_t)1);
-    return (float)log((double)n / (double)m->items.n_positive);
-}
-
 // The target of the positive in this place, whose shift is known.
 static void put_place(struct sl_pair_maker *m, uint32_t q, uint32_t place)
 {
@@ -289,8 +282,6 @@ static bool put_hard(struct sl_pair_maker *m, uint32_t epoch, uint32_t batch, ui
     }
     m->ids[2 * ((uint64_t)m->pairs.n_positive + q)] = m->ids[2 * (uint64_t)i];
     put_negative(m, q, target, 1);
-    if (m->negatives == SL_NEGATIVES_BATCH)
-        m->shift[m->pairs.n_positive + (uint64_t)q] = shift_of(m, target);
     return true;
 }
 
@@ -404,8 +395,9 @@ static void put_shifts(struct sl_pair_maker *m)
     memset(m->shift, 0, m->pairs.n * sizeof *m->shift);
     if (m->negatives != SL_NEGATIVES_BATCH)
         return;
+    const double all = (double)m->items.n_positive;
     for (uint32_t k = 0; k < m->pairs.n_positive; k++)
-        m->shift[k] = shift_of(m, m->ids[2 * (uint64_t)k + 1]);
+        m->shift[k] = (float)log((double)pairs_to(m, m->ids[2 * (uint64_t)k + 1]) / all);
 }
 
 // The ends become local ids.

@@ -33,8 +33,7 @@
  *
  * Of a positive the weight is that of the training pair, of a negative that counts 1. The shift is
  * 0; with batch, for positives as for negatives, the logarithm of the share of training pairs that
- * have the pair's target (Yi et al., RecSys 2019); a hard negative's counts as that of one pair
- * where no pair has it.
+ * have the pair's target (Yi et al., RecSys 2019).
  *
  * Seeds are in the order in which the pairs, positives first, name them.
  */
