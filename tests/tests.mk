@@ -8,8 +8,12 @@ unit_test = FROM_$(1) := $(OBJ)/$(1:tests/%=tests/unit/%).o $(call libs_of,$(wor
 $(foreach t,$(UNIT_NAMES),$(eval $(call unit_test,$(t))))
 $(call made_in,$(BIN),$(UNIT_NAMES))
 $(UNIT_BIN): LINK_MORE = $(CHECK_LIBS)
-# A test runs for a moment: its compilation is what takes time.
+# A test runs for a moment: its compilation is what takes time. But for those that compute all by
+# themselves once more, element by element or plan by plan.
 $(OBJ)/tests/unit/%.o: OPT := $(patsubst -O%,-O0,$(OPT))
+ORACLES := arena_peer_export arena_shared_copy broker_shape data_overlap kernels_exclude kernels_khop \
+           kernels_weighted sampler_draw sampler_pairs storage_rows store_placement
+$(ORACLES:%=$(OBJ)/tests/unit/test_%.o): OPT := $(patsubst -O%,-O1,$(OPT))
 
 # kernels, bench/kernels: one driver each, the latter with what jobs share memory by; stress: one program a file, of the arena alone; bench: one
 # program a file, linked with everything a sampler and a trainer may see.

@@ -26,7 +26,8 @@ int sl_nodes_check(const struct sl_arena_spec *spec)
     return SL_OK;
 }
 
-bool sl_nodes_is_dealt(const struct sl_arena *a, uint32_t kind)
+// Whether nodes share a phase of this kind. Each does all others by itself.
+static bool is_dealt(const struct sl_arena *a, uint32_t kind)
 {
     return sl_nodes_any(a) &&
            (kind == SL_PHASE_TRAIN || kind == SL_PHASE_EVAL || kind == SL_PHASE_LEND);
@@ -41,7 +42,7 @@ static uint32_t deal_of(const struct sl_arena *a, uint32_t kind)
 uint32_t sl_nodes_owner(const struct sl_arena *a, uint32_t kind, uint32_t cell)
 {
     const struct sl_nodes_spec *nodes = &a->h->spec.nodes;
-    return sl_nodes_is_dealt(a, kind) ? cell % deal_of(a, kind) % nodes->n : nodes->rank;
+    return is_dealt(a, kind) ? cell % deal_of(a, kind) % nodes->n : nodes->rank;
 }
 
 bool sl_nodes_is_own(const struct sl_arena *a, uint32_t kind, uint32_t cell)
@@ -59,7 +60,7 @@ uint32_t sl_nodes_own_before(const struct sl_arena *a, uint32_t kind, uint32_t e
 {
     const struct sl_arena_spec *spec = &a->h->spec;
     const uint32_t deal = deal_of(a, kind);
-    if (!sl_nodes_is_dealt(a, kind))
+    if (!is_dealt(a, kind))
         return end;
     return end / deal * own_places(&spec->nodes, deal) + own_places(&spec->nodes, end % deal);
 }

@@ -21,9 +21,8 @@ static inline bool sl_nodes_any(const struct sl_arena *a)
 // has batches, and for async updates or an exchange.
 int sl_nodes_check(const struct sl_arena_spec *spec);
 
-// Whether nodes share a phase of this kind: TRAIN, EVAL and LEND. Each does all others by itself.
-bool sl_nodes_is_dealt(const struct sl_arena *a, uint32_t kind);
-// The node that does a cell of a phase of this kind, or lends it; this one where it is not dealt.
+// The node that does a cell of a phase of this kind, or lends it. TRAIN, EVAL and LEND are dealt
+// among nodes; of all other phases it is this one.
 uint32_t sl_nodes_owner(const struct sl_arena *a, uint32_t kind, uint32_t cell);
 bool sl_nodes_is_own(const struct sl_arena *a, uint32_t kind, uint32_t cell);
 // Own cells of [0, end).

@@ -61,11 +61,20 @@ const char *sl_dataset_file_name(enum sl_dataset_file f)
     return file_specs[f].name;
 }
 
+static const struct sl_file_id *known_file(const struct sl_dataset_known_files *known,
+                                           const char *name)
+{
+    for (uint32_t i = 0; i < known->n; i++)
+        if (strcmp(known->file[i].name, name) == 0)
+            return &known->file[i].id;
+    return NULL;
+}
+
 static int map_stripes(struct sl_dataset *ds, const struct sl_dataset_known_files *known)
 {
     struct sl_stripes *s = &ds->files->stripes;
     for (uint32_t i = 0; known && i < s->n; i++)
-        s->file[i].was = sl_dataset_known_file(known, s->file[i].path);
+        s->file[i].was = known_file(known, s->file[i].path);
     int rc = sl_stripes_map(s, &ds->files->npy[SL_FILE_FEAT]);
     for (uint32_t i = 0; i < s->n; i++)
         s->file[i].was = NULL;
@@ -89,8 +98,7 @@ int sl_dataset_map_files(struct sl_dataset *ds, unsigned need,
             SL_TRY(map_stripes(ds, known));
             continue;
         }
-        const struct sl_file_id *was =
-            known ? sl_dataset_known_file(known, file_specs[f].name) : NULL;
+        const struct sl_file_id *was = known ? known_file(known, file_specs[f].name) : NULL;
         snprintf(path, sizeof path, "%s/%s", ds->path, file_specs[f].name);
         // Nobody has looked at what may be there by now.
         int rc = known && !was ? SL_ENOENT : sl_npy_open_same(path, was, &ds->files->npy[f]);
@@ -186,13 +194,4 @@ void sl_dataset_convert(struct sl_dataset *ds, enum sl_dataset_file f, size_t el
     else
         c.to32 = ds->files->owned[f];
     sl_threads_first(sl_div_up(c.from->n_elems, CONVERT_ELEMS), threads, convert_block, &c);
-}
-
-const struct sl_file_id *sl_dataset_known_file(const struct sl_dataset_known_files *known,
-                                               const char *name)
-{
-    for (uint32_t i = 0; i < known->n; i++)
-        if (strcmp(known->file[i].name, name) == 0)
-            return &known->file[i].id;
-    return NULL;
 }

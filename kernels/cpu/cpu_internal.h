@@ -121,11 +121,6 @@ static inline int sl_cpu_dropout_is_on(const struct sl_dropout *dropout)
     return dropout && dropout->rate > 0.0f;
 }
 
-// ---- gather.c -----------------------------------------------------------------------------------
-
-// The largest of the ids, 0 of none: ids are compared with their bound in one pass ahead.
-uint32_t sl_cpu_largest(const uint32_t *ids, uint64_t n);
-
 // ---- gemm.c, gemm_blocks.c, gemm_list.c, gemm_amx.c, gemm_primitive.c --------------------------
 
 // How bf16 products are made; AUTO asks the processor. Set by tests and measurements.

@@ -39,17 +39,13 @@ struct job {
     uint32_t stream; // floats of a streaming store, 0 for ordinary ones
 };
 
+// 0 of none: ids are compared with their bound in one pass ahead.
 SL_SIMD(uint32_t, largest_of, (const uint32_t *rows, uint64_t n), (rows, n))
 {
     uint32_t most = 0;
     for (uint64_t i = 0; i < n; i++)
         most = rows[i] > most ? rows[i] : most;
     return most;
-}
-
-uint32_t sl_cpu_largest(const uint32_t *rows, uint64_t n)
-{
-    return largest_of(rows, n);
 }
 
 SL_INLINE uint64_t row_of_table(const struct job *job, uint64_t i)
@@ -183,7 +179,7 @@ int sl_cpu_gather_rows(const void *table, enum sl_dtype dtype, uint64_t n_rows, 
     SL_TRY(sl_check_gather_rows(table, dtype, n_rows, dim, rows, n, out));
     if (n == 0)
         return SL_OK;
-    if (rows && sl_cpu_largest(rows, n) >= n_rows)
+    if (rows && largest_of(rows, n) >= n_rows)
         return sl_check_row_range(rows, n, n_rows);
     struct job job = {.table = table, .rows = rows, .out = out, .n = n, .dim = dim};
     return gather(&job, dtype);
@@ -196,9 +192,9 @@ int sl_cpu_gather_rows_to(const void *table, enum sl_dtype dtype, uint64_t n_row
     SL_TRY(sl_check_gather_rows_to(table, dtype, n_rows, dim, rows, to, n, n_out, out));
     if (n == 0)
         return SL_OK;
-    if (rows && sl_cpu_largest(rows, n) >= n_rows)
+    if (rows && largest_of(rows, n) >= n_rows)
         return sl_check_row_range(rows, n, n_rows);
-    if (sl_cpu_largest(to, n) >= n_out)
+    if (largest_of(to, n) >= n_out)
         return sl_check_to_range(to, n, n_out);
     struct job job = {.table = table, .rows = rows, .to = to, .out = out, .n = n, .dim = dim};
     return gather(&job, dtype);
@@ -297,7 +293,7 @@ int sl_cpu_scatter_rows(const float *x, uint32_t dim, const uint32_t *to, uint64
     SL_TRY(sl_check_scatter_rows(x, dim, to, n, n_out, out));
     if (n == 0)
         return SL_OK;
-    if (sl_cpu_largest(to, n) >= n_out)
+    if (largest_of(to, n) >= n_out)
         return sl_check_scatter_range(to, n, n_out);
     struct job job = {.table = x, .to = to, .out = out, .n = n, .dim = dim};
     sl_cpu_parallel_range(n, grain_of(dim), 16, scatter_range, &job);

@@ -1,5 +1,6 @@
 #include "kernels/kernels_internal.h"
 
+#include "common/base/bits.h"
 #include "common/base/error.h"
 #include "kernels/check.h"
 #include "kernels/ref/half.h"
@@ -19,15 +20,21 @@ int sl_ref_gemm(enum sl_precision precision, enum sl_transpose ta, enum sl_trans
 {
     (void)ws;
     SL_TRY(sl_check_gemm(precision, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, ws));
+    enum { COLUMNS = 64 }; // whose sums are made side by side, each in the order of l
     for (uint64_t i = 0; i < m; i++)
-        for (uint64_t j = 0; j < n; j++) {
-            double sum = 0.0;
-            for (uint64_t l = 0; l < k; l++)
-                sum += element(precision, SL_PRECISION_A, ta, a, lda, i, l) *
-                       element(precision, SL_PRECISION_B, tb, b, ldb, l, j);
-            // What c held is not read when beta is 0: it may be anything.
-            double before = beta == 0.0f ? 0.0 : (double)beta * c[i * ldc + j];
-            c[i * ldc + j] = (float)((double)alpha * sum + before);
+        for (uint64_t first = 0; first < n; first += COLUMNS) {
+            const uint64_t columns = SL_MIN(n - first, (uint64_t)COLUMNS);
+            double sum[COLUMNS] = {0};
+            for (uint64_t l = 0; l < k; l++) {
+                const double x = element(precision, SL_PRECISION_A, ta, a, lda, i, l);
+                for (uint64_t j = 0; j < columns; j++)
+                    sum[j] += x * element(precision, SL_PRECISION_B, tb, b, ldb, l, first + j);
+            }
+            for (uint64_t j = 0; j < columns; j++) {
+                // What c held is not read when beta is 0: it may be anything.
+                float *at = &c[i * ldc + first + j];
+                *at = (float)((double)alpha * sum[j] + (beta == 0.0f ? 0.0 : (double)beta * *at));
+            }
         }
     return SL_OK;
 }

@@ -4,9 +4,8 @@
 # bodies run as threads of one process.
 #
 # Left out, and why:
-#   one thread    arena_group_model (a model that is searched), sampler_draw, trainer_evaluate, _golden,
-#                 _jumping, _kinds, _layers, _model, _neighbours, _norm, _objective: six minutes of
-#                 arithmetic, nothing to race with
+#   one thread    those that start no second one but OpenMP's (`strace -f -e clone3` with OMP_NUM_THREADS=1
+#                 shows none): there is nothing to race with
 #   too long      data_validate, data_shuffle: minutes, nothing found in them
 #   forks         arena_peer_memory: lenders are processes with threads of their own
 #   fibres        sampler_gpu, trainer_bf16, _bus, _cuda, _gpu, _lent, _store, _waits: the threads of an emulated
@@ -14,10 +13,16 @@
 # In those that run: OpenMP's threads are not followed (libgomp is not instrumented), so there is one of
 # them (OMP_NUM_THREADS=1); a test that forks beside threads and starts some in the child skips itself.
 THREAD_FOLDERS  := arena bus http sampler trainer daemon
-THREAD_LEFT_OUT := arena_group_model arena_peer_memory sampler_draw \
-                   $(patsubst %,trainer_%,evaluate golden jumping kinds layers model neighbours norm objective) \
-                   sampler_gpu sampler_mirror sampler_share $(patsubst %,trainer_%,bf16 blocks bus cuda gpu lent store waits)
-THREAD_ADDED    := broker_checkpoint broker_job broker_metrics broker_phases broker_watch
+ONE_THREAD      := $(patsubst %,arena_%,asks async fetch group_model held lanes ledger lend nodes) \
+                   $(patsubst %,arena_%,peer_export restore row_cache seat) \
+                   bus_runtime_dir $(patsubst %,http_%,guard prometheus store) \
+                   $(patsubst %,sampler_%,draw exclude expand forest mark pairs plan subgraph topology) \
+                   $(patsubst %,trainer_%,cache evaluate golden jumping kinds layers logits_check) \
+                   $(patsubst %,trainer_%,model needed neighbours norm objective update) \
+                   $(patsubst %,daemon_%,queue record recover registry root)
+THREAD_LEFT_OUT := $(ONE_THREAD) arena_peer_memory sampler_gpu sampler_mirror sampler_share \
+                   $(patsubst %,trainer_%,bf16 blocks bus cuda gpu lent store waits)
+THREAD_ADDED    := broker_job broker_metrics broker_phases broker_watch
 
 THREAD_NAMES := $(filter-out $(THREAD_LEFT_OUT),$(foreach f,$(THREAD_FOLDERS),\
                 $(patsubst tests/unit/test_%.c,%,$(wildcard tests/unit/test_$(f)_*.c)))) $(THREAD_ADDED)

@@ -39,10 +39,12 @@ static bool has_second(void)
 static int load(void *ctx, uint32_t part, uint64_t from, uint64_t n, uint64_t to)
 {
     uint64_t *brought = ctx;
+    uint32_t *first = first_plane() + to;
+    double *second = has_second() ? second_plane() + to : NULL;
     for (uint64_t i = 0; i < n; i++) {
-        first_plane()[to + i] = value(part, from + i);
-        if (has_second())
-            second_plane()[to + i] = value(part, from + i);
+        first[i] = value(part, from + i);
+        if (second)
+            second[i] = value(part, from + i);
     }
     *brought += n;
     return SL_OK;
@@ -60,16 +62,17 @@ static bool goes_on(void *ctx)
 static void expect_elements(void)
 {
     uint64_t wrong = 0;
-    const uint32_t *first = first_plane();
     for (uint32_t part = 0, number = 0; part < lending.at.n_parts; part++) {
         if (!(lending.at.held >> part & 1))
             continue;
         const uint64_t there = SL_MAX(lending.elements, lending.kept[part]);
         const uint64_t at = number++ * lending.room;
+        const uint32_t *first = first_plane() + at;
+        const double *second = has_second() ? second_plane() + at : NULL;
         ck_assert_uint_le(there, lending.room);
         for (uint64_t i = 0; i < there; i++) {
-            wrong += first[at + i] != value(part, i);
-            wrong += has_second() && second_plane()[at + i] != value(part, i);
+            wrong += first[i] != value(part, i);
+            wrong += second && second[i] != value(part, i);
         }
     }
     ck_assert_uint_eq(wrong, 0);

@@ -20,20 +20,30 @@ static int fd;
 static unsigned char *from;
 static const uint64_t bytes = 70 * MIB + 123; // three parts, the last of them no whole page
 
+// For all tests: their processes have it too.
+static void fill(void)
+{
+    from = malloc(bytes);
+    if (!from)
+        abort();
+    for (uint64_t i = 0; i < bytes; i++)
+        from[i] = (unsigned char)(i * 2654435761u >> 24);
+}
+
+static void discard(void)
+{
+    free(from);
+}
+
 static void setup(void)
 {
     fd = sl_shared_array_file();
     ck_assert_int_ge(fd, 0);
-    from = malloc(bytes);
-    ck_assert_ptr_nonnull(from);
-    for (uint64_t i = 0; i < bytes; i++)
-        from[i] = (unsigned char)(i * 2654435761u >> 24);
 }
 
 static void teardown(void)
 {
     close(fd);
-    free(from);
 }
 
 static struct sl_shared_copy all(void)
@@ -127,4 +137,4 @@ TEST(a_stop_ends_it_between_two_parts)
     ck_assert_ptr_null(a.data);
 }
 
-RUN_TESTS(.setup = setup, .teardown = teardown, .timeout_s = 60)
+RUN_TESTS(.begin = fill, .end = discard, .setup = setup, .teardown = teardown, .timeout_s = 60)

@@ -13,7 +13,7 @@
 #include "common/data/self_loops.h"
 #include "sampler/loop.h"
 
-enum { N = 600, N_SEEDS = 60, EPOCH = 3, BATCH = 4 };
+enum { N = 400, N_SEEDS = 60, EPOCH = 3, BATCH = 4 };
 
 static struct fixture fx;
 static struct sl_drawer drawer;

@@ -409,12 +409,6 @@ static int clear_gradient(const struct sl_model *model, float *gradient)
     return model->env.device->fill(gradient, 0, model->n_params * sizeof *gradient);
 }
 
-int sl_model_backward(struct sl_model *model, const float *params, float *doutputs, float *gradient)
-{
-    SL_TRY(clear_gradient(model, gradient));
-    return backward_layers(model, params, doutputs, gradient);
-}
-
 // The scores (n, in the pool) of a block's pairs.
 static int decode(struct sl_model *model, const float *params, struct sl_block_view block,
                   const float *outputs, struct sl_decoder_tape *tape, float **scores)

@@ -167,14 +167,9 @@ struct sl_block_shape sl_model_block_shape(const struct sl_model *model);
 int sl_model_forward(struct sl_model *model, const float *params, struct sl_block_view block,
                      void *x, bool training, float **outputs);
 
-// Gradient (n_params, assigned; of learned rows likewise) of the last training forward for doutputs
-// (n_seeds, n_outputs), which is overwritten. In the places of running statistics it has the
-// batch's own (norm.h).
-int sl_model_backward(struct sl_model *model, const float *params, float *doutputs,
-                      float *gradient);
-
 // Forward, loss (of a block with pairs that of their scores) and backward: gradient (n_params,
-// assigned) of the summed loss. On a GPU both are there after the next sync() (device.h): a *result
+// assigned; of learned rows likewise) of the summed loss. In the places of running statistics it
+// has the batch's own (norm.h). On a GPU both are there after the next sync() (device.h): a *result
 // in pinned memory is not waited for.
 int sl_model_train(struct sl_model *model, const float *params, struct sl_block_view block, void *x,
                    float *gradient, struct sl_loss_result *result);
