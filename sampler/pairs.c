@@ -153,7 +153,7 @@ static uint32_t walk_vertices(struct sl_pair_maker *m, uint32_t source, uint32_t
     const uint64_t n = m->items.ds->n_nodes;
     uint64_t k = 0, end = n; // vertices that were gone through, and those that are none
     while (k < end) {
-        uint64_t at[LANES];
+        uint64_t at[LANES] = {0};
         uint32_t pairs[2 * LANES], some = 0;
         bool may_be[LANES];
         for (; k < n && some < LANES; k++) {
@@ -182,7 +182,7 @@ static uint32_t walk_places(const struct sl_pair_maker *m, uint32_t i, uint32_t 
 {
     const uint32_t n = m->pairs.n_positive;
     for (uint32_t k = 0, some; k < n; k += some) {
-        uint32_t places[LANES], pairs[2 * LANES];
+        uint32_t places[LANES] = {0}, pairs[2 * LANES];
         bool may_be[LANES];
         some = SL_MIN(n - k, (uint32_t)LANES);
         for (uint32_t l = 0; l < some; l++) {

@@ -30,11 +30,9 @@ static const struct {
     [SL_FILE_FEAT] = {"node_feat.npy", SL_NEED_FEATURES,
                       "training needs features (num_nodes x feat_dim, float32 or float16), or "
                       "features.kind \"learned\""},
-    [SL_FILE_LABEL] =
-        {"node_label.npy", SL_NEED_LABELS,
-         "training needs labels (num_nodes, int32 or another integer type, -1 = "
-         "none; of a multilabel or regression task num_nodes x num_classes); task.kind "
-         "\"link\" learns edges and needs none"},
+    [SL_FILE_LABEL] = {"node_label.npy", SL_NEED_LABELS,
+                       "training needs labels (num_nodes, int32 or another integer type, -1 = "
+                       "none; of a multilabel or regression task num_nodes x num_classes)"},
     [SL_FILE_TRAIN] = {"train_idx.npy", SL_NEED_TRAIN,
                        "training needs the ids of the training vertices (int32 or int64)"},
     [SL_FILE_VAL] = {"val_idx.npy", 0, ""},
@@ -61,20 +59,11 @@ const char *sl_dataset_file_name(enum sl_dataset_file f)
     return file_specs[f].name;
 }
 
-static const struct sl_file_id *known_file(const struct sl_dataset_known_files *known,
-                                           const char *name)
-{
-    for (uint32_t i = 0; i < known->n; i++)
-        if (strcmp(known->file[i].name, name) == 0)
-            return &known->file[i].id;
-    return NULL;
-}
-
 static int map_stripes(struct sl_dataset *ds, const struct sl_dataset_known_files *known)
 {
     struct sl_stripes *s = &ds->files->stripes;
     for (uint32_t i = 0; known && i < s->n; i++)
-        s->file[i].was = known_file(known, s->file[i].path);
+        s->file[i].was = sl_dataset_known_file(known, s->file[i].path);
     int rc = sl_stripes_map(s, &ds->files->npy[SL_FILE_FEAT]);
     for (uint32_t i = 0; i < s->n; i++)
         s->file[i].was = NULL;
@@ -98,7 +87,8 @@ int sl_dataset_map_files(struct sl_dataset *ds, unsigned need,
             SL_TRY(map_stripes(ds, known));
             continue;
         }
-        const struct sl_file_id *was = known ? known_file(known, file_specs[f].name) : NULL;
+        const struct sl_file_id *was =
+            known ? sl_dataset_known_file(known, file_specs[f].name) : NULL;
         snprintf(path, sizeof path, "%s/%s", ds->path, file_specs[f].name);
         // Nobody has looked at what may be there by now.
         int rc = known && !was ? SL_ENOENT : sl_npy_open_same(path, was, &ds->files->npy[f]);
@@ -194,4 +184,13 @@ void sl_dataset_convert(struct sl_dataset *ds, enum sl_dataset_file f, size_t el
     else
         c.to32 = ds->files->owned[f];
     sl_threads_first(sl_div_up(c.from->n_elems, CONVERT_ELEMS), threads, convert_block, &c);
+}
+
+const struct sl_file_id *sl_dataset_known_file(const struct sl_dataset_known_files *known,
+                                               const char *name)
+{
+    for (uint32_t i = 0; i < known->n; i++)
+        if (strcmp(known->file[i].name, name) == 0)
+            return &known->file[i].id;
+    return NULL;
 }

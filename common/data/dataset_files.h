@@ -74,6 +74,8 @@ struct sl_dataset_known_files {
         struct sl_file_id id;
     } file[SL_DATASET_PARTS_MAX];
 };
+const struct sl_file_id *sl_dataset_known_file(const struct sl_dataset_known_files *known,
+                                               const char *name);
 
 // Maps the files into ds->files. SL_ENOENT where one that is needed (SL_NEED_*) is not there;
 // errors of sl_npy_open(). known: only the files that it has, and SL_ECHANGED where one of them is

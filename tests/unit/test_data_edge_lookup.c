@@ -12,7 +12,7 @@
 
 enum { N = 150, EDGES_MAX = 40000, LISTED = 37, PAIRS_MAX = 4000 };
 
-static uint64_t indptr[N + 1], wide[EDGES_MAX];
+static uint64_t indptr[N + 1], wide_ids[EDGES_MAX];
 static uint32_t narrow[EDGES_MAX], listed[SL_SPLIT_COUNT][2 * LISTED];
 static bool in_graph[N][N], in_lists[N][N]; // from .. to ..
 
@@ -33,7 +33,7 @@ static struct sl_dataset make(uint32_t salt, bool rise, bool is_wide)
     static const uint32_t lengths[] = {0, 0, 1, 1, 2, 3, 4, 5, 7, 8, 9, 31, 32, 33, 64, 130, 1000};
     struct sl_dataset ds = {.n_nodes = N,
                             .indptr = indptr,
-                            .indices = is_wide ? (const void *)wide : narrow,
+                            .indices = is_wide ? (const void *)wide_ids : narrow,
                             .indices_dtype = is_wide ? SL_DTYPE_I64 : SL_DTYPE_I32,
                             .lists_rise = rise};
     memset(in_graph, 0, sizeof in_graph);
@@ -52,7 +52,7 @@ static struct sl_dataset make(uint32_t salt, bool rise, bool is_wide)
     }
     indptr[N] = ds.n_edges;
     for (uint64_t e = 0; e < ds.n_edges; e++)
-        wide[e] = narrow[e];
+        wide_ids[e] = narrow[e];
     for (int s = 0; s < SL_SPLIT_COUNT; s++) {
         ds.edges[s].ids = listed[s];
         ds.edges[s].n = LISTED;
