@@ -18,7 +18,7 @@ struct lane {
     uint32_t tries;
     uint32_t candidate; // of the last try: a vertex, or a place in the batch
     uint32_t target;    // the vertex that this is
-    bool is_kept;
+    bool is_kept;       // the try has not failed
 };
 
 // --- what is known of the job --------------------------------------------------------------------
@@ -85,11 +85,17 @@ static uint32_t source_of(const struct sl_pair_maker *m, uint32_t q)
     return m->ids[2 * (uint64_t)(q / m->per_positive)];
 }
 
-static bool may_be_pair(const struct sl_pair_maker *m, uint32_t source, uint32_t target)
+// Which of n <= LANES pairs, (n, 2), may be negatives.
+static void judge(const struct sl_pair_maker *m, uint32_t n, const uint32_t *pairs, bool *may_be)
 {
-    const struct sl_targets range = sl_link_targets(m->items.ds, source);
-    return target - range.first < range.n && source != target &&
-           !(m->strict && sl_edge_lookup_has(&m->edges, source, target));
+    bool is_edge[LANES] = {false};
+    if (m->strict)
+        sl_edge_lookup_each(&m->edges, n, pairs, is_edge);
+    for (uint32_t i = 0; i < n; i++) {
+        const uint32_t source = pairs[2 * i], target = pairs[2 * i + 1];
+        const struct sl_targets range = sl_link_targets(m->items.ds, source);
+        may_be[i] = target - range.first < range.n && source != target && !is_edge[i];
+    }
 }
 
 static void put_negative(struct sl_pair_maker *m, uint32_t q, uint32_t target, float weight)
@@ -97,6 +103,13 @@ static void put_negative(struct sl_pair_maker *m, uint32_t q, uint32_t target, f
     const uint64_t pair = (uint64_t)m->pairs.n_positive + q;
     m->ids[2 * pair + 1] = target;
     m->weight[pair] = weight;
+}
+
+// The target of the positive in this place, whose shift is known.
+static void put_place(struct sl_pair_maker *m, uint32_t q, uint32_t place)
+{
+    put_negative(m, q, m->ids[2 * (uint64_t)place + 1], 1);
+    m->shift[m->pairs.n_positive + (uint64_t)q] = m->shift[place];
 }
 
 static void put_none(struct sl_pair_maker *m, uint32_t q)
@@ -125,36 +138,51 @@ static uint32_t walk_vertices(struct sl_pair_maker *m, uint32_t source, uint32_t
 {
     struct sl_futile_walk *known = futile_of(m, source);
     const uint64_t n = m->items.ds->n_nodes;
-    uint64_t k = 0; // vertices that are none
-    while (k < n) {
-        const uint64_t v = (x + 1ull + k) % n;
-        const uint64_t into = (v + n - known->first) % n; // as far into those that are known
-        if (known->source == source && into < known->n)
-            k += known->n - into;
-        else if ((m->negatives == SL_NEGATIVES_DEGREE && pairs_to(m, (uint32_t)v) == 0) ||
-                 !may_be_pair(m, source, (uint32_t)v))
-            k++;
-        else
-            break;
+    uint64_t k = 0, end = n; // vertices that were gone through, and those that are none
+    while (k < end) {
+        uint64_t at[LANES] = {0};
+        uint32_t pairs[2 * LANES], some = 0;
+        bool may_be[LANES];
+        for (; k < n && some < LANES; k++) {
+            const uint64_t v = (x + 1ull + k) % n;
+            const uint64_t into = (v + n - known->first) % n; // as far into those that are known
+            if (known->source == source && into < known->n) {
+                k += known->n - into - 1;
+            } else if (m->negatives != SL_NEGATIVES_DEGREE || pairs_to(m, (uint32_t)v) > 0) {
+                at[some] = k;
+                pairs[2 * some] = source;
+                pairs[2 * some++ + 1] = (uint32_t)v;
+            }
+        }
+        judge(m, some, pairs, may_be);
+        for (uint32_t i = some; i-- > 0;)
+            end = may_be[i] ? at[i] : end;
     }
-    const uint32_t target = k < n ? (uint32_t)((x + 1ull + k) % n) : source;
-    k = SL_MIN(k, n);
-    if (known->source != source || k > known->n)
-        *known = (struct sl_futile_walk){source, (uint32_t)((x + 1ull) % n), (uint32_t)k};
-    return target;
+    if (known->source != source || end > known->n)
+        *known = (struct sl_futile_walk){source, (uint32_t)((x + 1ull) % n), (uint32_t)end};
+    return end < n ? (uint32_t)((x + 1ull + end) % n) : source;
 }
 
-// The same of the batch's targets, behind the one in place p and without that of positive i.
+// The place of the same among the batch's targets, behind place p and without positive i; i where
+// there is none.
 static uint32_t walk_places(const struct sl_pair_maker *m, uint32_t i, uint32_t p)
 {
-    const uint32_t n = m->pairs.n_positive, source = m->ids[2 * (uint64_t)i];
-    for (uint32_t k = 1; k <= n; k++) {
-        const uint32_t place = (uint32_t)(((uint64_t)p + k) % n);
-        const uint32_t target = m->ids[2 * (uint64_t)place + 1];
-        if (place != i && may_be_pair(m, source, target))
-            return target;
+    const uint32_t n = m->pairs.n_positive;
+    for (uint32_t k = 0, some; k < n; k += some) {
+        uint32_t places[LANES] = {0}, pairs[2 * LANES];
+        bool may_be[LANES];
+        some = SL_MIN(n - k, (uint32_t)LANES);
+        for (uint32_t l = 0; l < some; l++) {
+            places[l] = (uint32_t)((p + 1ull + k + l) % n);
+            pairs[2 * l] = m->ids[2 * (uint64_t)i];
+            pairs[2 * l + 1] = m->ids[2 * (uint64_t)places[l] + 1];
+        }
+        judge(m, some, pairs, may_be);
+        for (uint32_t l = 0; l < some; l++)
+            if (may_be[l] && places[l] != i)
+                return places[l];
     }
-    return source;
+    return i;
 }
 
 // Before any try: nothing to choose from.
@@ -204,30 +232,39 @@ static void draw_candidates(const struct sl_pair_maker *m, uint32_t epoch, uint3
         if (m->strict || m->negatives == SL_NEGATIVES_DEGREE)
             __builtin_prefetch(&ds->indptr[lane->target]);
     }
-    const size_t id_bytes = sl_dtype_bytes(ds->indices_dtype);
+    uint32_t pairs[2 * LANES], asked[LANES], n_asked = 0; // lanes
+    bool may_be[LANES];
     for (uint32_t k = 0; k < n; k++) {
         struct lane *lane = &lanes[k];
         // Square roots are the same bits everywhere; a power need not be.
         if (m->negatives == SL_NEGATIVES_DEGREE)
             lane->is_kept &= kept[k] * sqrt(sqrt((double)pairs_to(m, lane->target))) < 0x1p32;
-        if (m->strict)
-            __builtin_prefetch((const char *)ds->indices + ds->indptr[lane->target] * id_bytes);
+        asked[n_asked] = k;
+        pairs[2 * n_asked] = source_of(m, lane->q);
+        pairs[2 * n_asked + 1] = lane->target;
+        n_asked += lane->is_kept;
     }
+    judge(m, n_asked, pairs, may_be);
+    for (uint32_t i = 0; i < n_asked; i++)
+        lanes[asked[i]].is_kept = may_be[i];
 }
 
 // Whether the lane's negative is settled.
 static bool settle(struct sl_pair_maker *m, struct lane *lane)
 {
     const uint32_t source = source_of(m, lane->q), i = lane->q / m->per_positive;
-    if (lane->is_kept && may_be_pair(m, source, lane->target)) {
-        put_negative(m, lane->q, lane->target, 1);
+    if (!lane->is_kept && ++lane->tries < SL_PAIR_TRIES)
+        return false;
+    if (m->negatives == SL_NEGATIVES_BATCH) {
+        const uint32_t place = lane->is_kept ? lane->candidate : walk_places(m, i, lane->candidate);
+        if (place != i)
+            put_place(m, lane->q, place);
+        else
+            put_none(m, lane->q);
         return true;
     }
-    if (++lane->tries < SL_PAIR_TRIES)
-        return false;
-    const uint32_t target = m->negatives == SL_NEGATIVES_BATCH
-                                ? walk_places(m, i, lane->candidate)
-                                : walk_vertices(m, source, lane->candidate);
+    const uint32_t target =
+        lane->is_kept ? lane->target : walk_vertices(m, source, lane->candidate);
     if (target != source)
         put_negative(m, lane->q, target, 1);
     else
@@ -257,15 +294,15 @@ static void draw_negatives(struct sl_pair_maker *m, uint32_t epoch, uint32_t bat
     }
 }
 
+// Those of positives.
 static void put_shifts(struct sl_pair_maker *m)
 {
     memset(m->shift, 0, m->pairs.n * sizeof *m->shift);
     if (m->negatives != SL_NEGATIVES_BATCH)
         return;
     const double all = (double)m->items.n_positive;
-    for (uint32_t k = 0; k < m->pairs.n; k++) // the target of a pair that is none may have no pairs
-        if (k < m->pairs.n_positive || m->weight[k] > 0)
-            m->shift[k] = (float)log((double)pairs_to(m, m->ids[2 * (uint64_t)k + 1]) / all);
+    for (uint32_t k = 0; k < m->pairs.n_positive; k++)
+        m->shift[k] = (float)log((double)pairs_to(m, m->ids[2 * (uint64_t)k + 1]) / all);
 }
 
 // The ends become local ids.
@@ -318,8 +355,8 @@ int sl_pair_maker_make(struct sl_pair_maker *m, uint32_t epoch, uint32_t batch,
     const float *weight = m->items.edges.weight;
     for (uint32_t i = 0; i < n_items; i++)
         m->weight[i] = weight ? weight[items[i]] : 1;
-    draw_negatives(m, epoch, batch);
     put_shifts(m);
+    draw_negatives(m, epoch, batch);
     return number_ends(m);
 }
 

@@ -19,6 +19,9 @@ struct sl_edge_lookup {
 // `lists`: edges of train_edges.npy, val_edges.npy and test_edges.npy count as well. The data set
 // must outlive it. SL_ENOMEM.
 int sl_edge_lookup_init(struct sl_edge_lookup *l, const struct sl_dataset *ds, bool lists);
+// Of n pairs (source, target) at once, whose searches go side by side.
+void sl_edge_lookup_each(const struct sl_edge_lookup *l, uint32_t n, const uint32_t *pairs,
+                         bool *has);
 bool sl_edge_lookup_has(const struct sl_edge_lookup *l, uint32_t source, uint32_t target);
 void sl_edge_lookup_fini(struct sl_edge_lookup *l); // safe on a zeroed struct
 

@@ -17,6 +17,7 @@ static uint32_t target_of[EDGES_MAX];
 static uint32_t listed[SL_SPLIT_COUNT][2 * LISTED_MAX];
 static float edge_weight[LISTED_MAX];
 static uint32_t times[NODES_MAX][NODES_MAX]; // an edge from .. to .. is in the graph
+static bool lists_rise;                      // of the graphs that are built
 static struct sl_dataset ds;
 static struct sl_config config;
 
@@ -28,12 +29,16 @@ static void add_edge(uint32_t source, uint32_t target)
 // The graph of `times`; of its edges a list for training where `list`, and others for evaluation.
 static void build(uint32_t n, bool list)
 {
-    ds = (struct sl_dataset){
-        .n_nodes = n, .indptr = indptr, .indices = indices, .indices_dtype = SL_DTYPE_I32};
+    ds = (struct sl_dataset){.n_nodes = n,
+                             .indptr = indptr,
+                             .indices = indices,
+                             .indices_dtype = SL_DTYPE_I32,
+                             .lists_rise = lists_rise};
     for (uint32_t v = 0; v < n; v++) {
         indptr[v] = ds.n_edges;
         for (uint32_t k = 0; k < n; k++) {
-            const uint32_t u = (k * 7 + v) % n; // rows are in no order (7 divides no n here)
+            // In no order: 7 divides no n here.
+            const uint32_t u = lists_rise ? k : (k * 7 + v) % n;
             for (uint32_t t = 0; t < times[u][v]; t++) {
                 ck_assert_uint_lt(ds.n_edges, EDGES_MAX);
                 target_of[ds.n_edges] = v;
@@ -305,6 +310,7 @@ LOOP_TEST(pairs_are_those_of_the_definition, 0, GRAPHS * 3)
     for (int kind = 0; kind < 6; kind++) {
         struct sl_pair_maker m;
         choose(negatives, kind / 2, kind == 3 ? 7 : 1 + (uint32_t)kind % 3);
+        lists_rise = (kind + graph) % 2;
         make_graph(graph, kind % 2);
         counted = 0;
         memset(counts, 0, sizeof counts);
