@@ -23,6 +23,7 @@
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/base/memory.h"
+#include "common/arena/arena.h"
 #include "common/arena/row_table.h"
 #include "common/data/expected_visits.h"
 #include "common/data/link_items.h"
@@ -259,7 +260,7 @@ static void print_warnings(const struct sl_judging *j)
 static void print_links(const struct sl_config *c, const struct sl_dataset *ds)
 {
     static const char *const uses[SL_SPLIT_COUNT] = {"to train with", "to validate", "to test"};
-    char n[SL_UNITS_BYTES], negatives[SL_UNITS_BYTES];
+    char n[SL_UNITS_BYTES], negatives[SL_UNITS_BYTES], orders[SL_UNITS_BYTES];
     if (!sl_config_is_links(c))
         return;
     char *resolved = sl_config_to_json(c);
@@ -274,6 +275,9 @@ static void print_links(const struct sl_config *c, const struct sl_dataset *ds)
         if (items.n_positive == 0)
             continue;
         printf("  %s edges %s", sl_units_grouped(n, items.n_positive), uses[s]);
+        if (s == SL_SPLIT_TRAIN)
+            printf(", whose orders of two epochs take %s of memory",
+                   sl_units_bytes(orders, sl_arena_order_bytes(items.n_positive)));
         if (s != SL_SPLIT_TRAIN && items.per_positive > 0)
             printf(", each against %u negatives of its own", items.per_positive);
         else if (s != SL_SPLIT_TRAIN)
@@ -377,6 +381,7 @@ static int print_plan_json(const struct sl_job_check *r, const struct plan *p)
     cJSON_AddNumberToObject(plan, "updates_per_epoch", (double)sl_phases_updates(c, n_train));
     if (*r->epochs_note)
         cJSON_AddStringToObject(plan, "epochs_reason", r->epochs_note);
+    cJSON_AddNumberToObject(plan, "order_bytes", (double)sl_arena_order_bytes(n_train));
     const struct sl_row_table_shape learned = learned_shape(c, &r->dataset);
     if (learned.dim > 0)
         cJSON_AddNumberToObject(plan, "learned_bytes", (double)sl_row_table_bytes(&learned));

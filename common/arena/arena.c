@@ -52,7 +52,7 @@ uint64_t sl_arena_layout(const struct sl_arena_spec *spec, struct sl_arena_heade
         [SL_REGION_CELLS] = cells * sizeof(uint64_t),
         [SL_REGION_ENTRIES] = cells * sizeof(struct sl_batch_entry),
         [SL_REGION_UPDATES] = cells * sizeof(struct sl_update_entry),
-        [SL_REGION_ORDER] = 2 * spec->n_train * sizeof(uint32_t),
+        [SL_REGION_ORDER] = sl_arena_order_bytes(spec->n_train),
         [SL_REGION_CHUNKS] = h.n_chunks * sizeof(uint64_t),
         [SL_REGION_WORKERS] = seats * sizeof(struct sl_worker_slot),
         [SL_REGION_SEATS] = sizeof(struct sl_schedule) + seats * sizeof(struct sl_seat),
@@ -261,6 +261,11 @@ struct sl_row_cache sl_arena_rows(const struct sl_arena *a)
     struct sl_row_cache c;
     sl_row_cache_view(sl_arena_region(a, SL_REGION_ROWS), &a->h->spec.rows, &c);
     return c;
+}
+
+uint64_t sl_arena_order_bytes(uint64_t n_train)
+{
+    return 2 * n_train * sizeof(uint32_t);
 }
 
 uint32_t *sl_arena_order(const struct sl_arena *a, uint32_t bank)

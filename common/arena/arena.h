@@ -66,8 +66,9 @@ void sl_arena_detach(struct sl_arena *a); // safe on a zeroed struct; does not c
 // The cache of feature rows; one without slots where there is none.
 struct sl_row_cache sl_arena_rows(const struct sl_arena *a);
 
-// Shuffled training vertices of the phases whose order_bank is `bank`, 0 or 1. (n_train)
+// Shuffled training vertices, or pairs, of the phases whose order_bank is `bank`, 0 or 1. (n_train)
 uint32_t *sl_arena_order(const struct sl_arena *a, uint32_t bank);
+uint64_t sl_arena_order_bytes(uint64_t n_train); // of both banks
 
 // Activations for layer-wise inference, of layer `layer`: layers take turns in the banks, of which
 // there is one at least. (act_rows, act_width)

@@ -84,6 +84,17 @@ def test_same_bits_of_other_ways(box, way):
     same_bits(box, way)
 
 
+# A number of 4 bytes a training pair, in two banks.
+def test_a_dry_run_says_what_orders_take(box):
+    config = job(box)
+    n = len(np.load(config["dataset"] + "/indices.npy"))  # all edges of the graph are pairs
+    plan = box.sluice("run", box.job(config), "--dry-run", "-o", "json").ok().json()
+    assert plan["order_bytes"] == 2 * 4 * n > 0, (plan["order_bytes"], n)
+    text = box.sluice("run", box.job(config), "--dry-run").ok().out
+    size = f"{2 * 4 * n / 1024:.3g} KiB"
+    assert f"{n:,} edges to train with, whose orders of two epochs take {size}" in text, text
+
+
 def auc(positive, negative):
     order = np.sort(negative)
     below = np.searchsorted(order, positive, "left") + np.searchsorted(order, positive, "right")
