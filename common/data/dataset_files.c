@@ -30,9 +30,11 @@ static const struct {
     [SL_FILE_FEAT] = {"node_feat.npy", SL_NEED_FEATURES,
                       "training needs features (num_nodes x feat_dim, float32 or float16), or "
                       "features.kind \"learned\""},
-    [SL_FILE_LABEL] = {"node_label.npy", SL_NEED_LABELS,
-                       "training needs labels (num_nodes, int32 or another integer type, -1 = "
-                       "none; of a multilabel or regression task num_nodes x num_classes)"},
+    [SL_FILE_LABEL] =
+        {"node_label.npy", SL_NEED_LABELS,
+         "training needs labels (num_nodes, int32 or another integer type, -1 = "
+         "none; of a multilabel or regression task num_nodes x num_classes); task.kind "
+         "\"link\" learns edges and needs none"},
     [SL_FILE_TRAIN] = {"train_idx.npy", SL_NEED_TRAIN,
                        "training needs the ids of the training vertices (int32 or int64)"},
     [SL_FILE_VAL] = {"val_idx.npy", 0, ""},
