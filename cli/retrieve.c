@@ -324,8 +324,7 @@ static int print(const struct request *q)
         printf("%s: the best %s of %s targets%s for %s, by %s, in %s (%s products of %" PRIu32
                " numbers a second)\n",
                q->out, sl_units_grouped(a, SL_MIN((uint64_t)q->k, q->n_targets)),
-               sl_units_grouped(b, q->n_targets),
-               r->first_side ? ", those of the other side," : "",
+               sl_units_grouped(b, q->n_targets), r->first_side ? ", those of the other side," : "",
                SL_PLURAL((double)r->n_sources, "source"), measures[q->by],
                sl_units_seconds(c, q->seconds),
                sl_units_count((char[SL_UNITS_BYTES]){0}, products / q->seconds), r->dim);

@@ -26,8 +26,8 @@ extern const char *const sl_row_files[SL_ROW_FILES];
 // The optimizer's array i of n_state.
 const char *sl_row_file_of_state(uint32_t n_state, uint32_t i);
 
-// A matrix of the rows' shape. Errors of npy.h; SL_EFORMAT where the file has another shape. Loading
-// ends early once *cancel says that nobody wants it any more.
+// A matrix of the rows' shape. Errors of npy.h; SL_EFORMAT where the file has another shape.
+// Loading ends early once *cancel says that nobody wants it any more.
 int sl_row_file_save(const struct sl_row_table_shape *shape, const float *values, const char *path);
 int sl_row_file_load(const struct sl_row_table_shape *shape, const char *path, float *values,
                      const atomic_bool *cancel);

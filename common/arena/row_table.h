@@ -99,8 +99,8 @@ int sl_row_table_open(int rows_fd, int work_fd, struct sl_row_table *out);
 void sl_row_table_close(struct sl_row_table *t); // safe on a zeroed struct
 
 // Values that training begins with: uniform within sqrt(6 / (n_rows + dim)), as torch's
-// xavier_uniform_ for this shape; a function of seed, vertex and column. On `threads` threads, until
-// *cancel (or NULL) says that nobody wants them any more.
+// xavier_uniform_ for this shape; a function of seed, vertex and column. On `threads` threads,
+// until *cancel (or NULL) says that nobody wants them any more.
 int sl_row_table_fill(struct sl_row_table *t, uint64_t seed, int threads,
                       const atomic_bool *cancel);
 

@@ -62,7 +62,7 @@
     X(stopped_early., WHOLE, epoch) X(stopped_early., TEXT, reason) \
     END(stopped_early) \
     X(, REAL, test_seconds) X(, TEXT, params_sha256) X(, NOTE, samples_digest) \
-    X(, NOTE, embedding_sha256) X(, NOTE, topology_digest) /* of learned rows, and what they fit */ \
+    X(, NOTE, embedding_sha256) X(, NOTE, topology_digest) /* of learned rows, and their graph */ \
     X(, REAL, start_seconds) X(, REAL, first_update_seconds) X(, REAL, wall_seconds) \
     X(, REAL, total_seconds) X(, REAL, paused_seconds) X(, WHOLE, peak_memory) \
     X(, WHOLE, peak_held) X(, TREE, processes) \
