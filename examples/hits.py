@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """hits.py DATA TOP.npy: which share of DATA's held-out items `sluice retrieve` found for their
-users (it was asked for all of users.npy), beside the best possible share, which `generate` knows."""
+users (it was asked for all of users.npy), beside the best share, which `generate` knows."""
 
 import json
 import sys

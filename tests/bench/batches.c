@@ -12,7 +12,7 @@
  * turns; one more of each comes first and counts for nothing. scripts/bench compares the figures
  * with loaders of other systems on the same cores. With --links batches are of training edges and
  * negatives of each, never edges of the graph, drawn without the edges that --exclude names as in
- * task.exclude, --hard of each positive by walks; it says what making the pairs takes of the threads.
+ * task.exclude, --hard of each positive by walks; what making the pairs takes is said.
  *
  * Prints lines for people and, last, one JSON object.
  */
