@@ -25,6 +25,7 @@ if QUICK:
     SHAPE, N_BATCHES = {"fanout": [3, 3], "batch": 256, "hidden": 16}, 4
     LARGE = "--scale 12 --edges 50k --feat-dim 8 --classes 8"
 OURS, PYG, DGL = "loader_pairs", "pyg_pairs", "dgl_pairs"
+MODULES = {OURS: "loader", PYG: "pyg", DGL: "dgl"}
 EPOCH, QUEUE = "epoch fp32", "queue"
 # sluice's own: hops as DGL's or PyG's, and the former with no edge hidden.
 AS_DGL, AS_PYG, SEEN = "as DGL", "as PyG", "nothing hidden"
@@ -78,7 +79,7 @@ class Loading:
 
     def __init__(self, jobs, peers, dataset):
         self.jobs, self.peers, self.dataset = jobs, peers, dataset
-        self.figures, self.of = Figures(), {}
+        self.figures, self.of, self.report = Figures(), {}, None
 
     def alone(self):
         """All cores, without a queue between those who draw and those who gather."""
@@ -94,8 +95,8 @@ class Loading:
         queue = job_of(self.dataset, 1)
         for _ in range(ROUNDS):
             self.alone()
-            report = self.jobs.finish(self.jobs.start(queue))
-            self.figures.add(GATHER, QUEUE, epoch_seconds(report))
+            self.report = self.jobs.finish(self.jobs.start(queue))
+            self.figures.add(GATHER, QUEUE, epoch_seconds(self.report))
             for name in self.peers.able(GATHER):
                 self.figures.add(GATHER, name, self.peers.ask(name, GATHER)["seconds"])
 
@@ -136,14 +137,15 @@ class Loading:
         )
 
 
-def add_settings(peers, facts, report):
+def add_settings(peers, others, facts, report):
     split = report["allocations"][-1]
     row(
         "settings: sluice", report["isa"],
         f"{len(CORES)} cores, an untouched job: {split['samplers']} sampler(s), "
         f"{split['trainers']} trainer(s)",
     )
-    for name, of in ((OURS, "loader"), (PYG, "pyg"), (DGL, "dgl")):
+    for name in (OURS, *others):
+        of = MODULES[name]
         best = {what: peers.best[key, what] for key, what in peers.best if key == name}
         why = facts["absent"].get(of) or peers.problems.get((name, GATHER))
         row(
@@ -154,42 +156,46 @@ def add_settings(peers, facts, report):
         )
 
 
-def compare(dataset_of):
-    """dataset_of(jobs) is the path of the data set and its name."""
-    set_up()
-    facts = found()
-    if not facts:
-        return
-    names = [OURS, *(peer for peer, of in ((PYG, "pyg"), (DGL, "dgl")) if of in facts)]
-    others = Others()
-    with Jobs() as jobs:
-        dataset, name = dataset_of(jobs)
-        dataset = with_pairs(jobs, dataset)
-        with Peers(jobs, dataset, names, SHAPE, PROGRAM) as peers:
-            loading, epochs = Loading(jobs, peers, dataset), Figures()
-            loading.measure()
+def compare(jobs, dataset, graph, facts, others):
+    """Of the data set with pairs; each program loads it, so that few at a time need less memory."""
+    names = [OURS, *(peer for peer in others if MODULES[peer] in facts)]
+    busy = Others()
+    with Peers(jobs, dataset, names, SHAPE, PROGRAM) as peers:
+        loading, epochs = Loading(jobs, peers, dataset), Figures()
+        loading.measure()
+        report = loading.report
+        if DGL in names:
             job = job_of(dataset, SHAPE["hidden"])
             report = measure_epochs(epochs, peers, jobs, job, EPOCH, [DGL])
-            print(others)
-            loading.add_rows(name)
-            add_rows(epochs, EPOCH, "epoch of links, GraphSAGE, fp32", 2.5, "{:.2f} s".format)
-            add_settings(peers, facts, report)
-
-
-def large_graph(jobs):
-    path = jobs.path("rmat")
-    sluice = os.path.join(BIN, "sluice")
-    run(sluice, "generate", "rmat", *LARGE.split(), "--seed", "3", "--out", path, quiet=True)
-    return path, "R-MAT of 120 M edges"
+        print(busy)
+        loading.add_rows(graph)
+        add_rows(epochs, EPOCH, "epoch of links, GraphSAGE, fp32", 2.5, "{:.2f} s".format)
+        add_settings(peers, others, facts, report)
 
 
 @part
 def part_pairs():
     dataset, name = epoch_dataset()
-    if dataset is not None:
-        compare(lambda jobs: (dataset, name))
+    if dataset is None:
+        return
+    set_up()
+    facts = found()
+    if facts:
+        with Jobs() as jobs:
+            compare(jobs, with_pairs(jobs, dataset), name, facts, [PYG, DGL])
 
 
 @part
 def part_pairs_large():
-    compare(large_graph)
+    set_up()
+    facts = found()
+    if not facts:
+        return
+    with Jobs() as jobs:
+        path = jobs.path("rmat")
+        sluice = os.path.join(BIN, "sluice")
+        run(sluice, "generate", "rmat", *LARGE.split(), "--seed", "3", "--out", path, quiet=True)
+        dataset = with_pairs(jobs, path)
+        for peer in (DGL, PYG):
+            with Jobs() as own:
+                compare(own, dataset, "R-MAT of 120 M edges", facts, [peer])
