@@ -74,7 +74,6 @@ enum sl_outcome {
 
 enum { SL_JOB_MESSAGE_BYTES = 2048 };
 
-// What was found not to be finite; the message then says it, and divergence.h the rest.
 struct sl_job;
 
 // What a thread of libuv's pool does with all learned rows: one thing at a time.
@@ -96,6 +95,7 @@ enum sl_job_ending {
     SL_ENDING_ALL,
 };
 
+// What was found not to be finite; the message then says it, and divergence.h the rest.
 enum sl_job_numbers { SL_NUMBERS_FINITE, SL_NUMBERS_OF_UPDATE, SL_NUMBERS_OF_EVALUATION };
 
 struct sl_job_options {
@@ -265,8 +265,6 @@ void sl_job_conclude(struct sl_job *job);      // no worker is left: results, re
 void sl_job_emit_finished(struct sl_job *job); // to the clients there are
 void sl_job_emit_saving(struct sl_job *job);   // ... that the end takes longer
 
-// startup.c
-int sl_job_prepare(struct sl_job *job); // configuration, data set, workers
 // job_rows.c: begins to make learned rows; sl_job_go_on() follows. And to save them: it may be busy
 // until sl_job_conclude() is called again.
 int sl_job_make_rows(struct sl_job *job);
@@ -277,6 +275,9 @@ uint64_t sl_job_rows_to_come(const struct sl_job *job);
 // job_graph.c
 int sl_job_make_graph(struct sl_job *job); // of the test
 void sl_job_tell_graph(struct sl_job *job);
+
+// startup.c
+int sl_job_prepare(struct sl_job *job); // configuration, data set, workers
 void sl_job_on_hello(struct sl_job *job, const struct sl_bus_peer *peer,
                      const Sl__Control__Hello *hello);
 void sl_job_on_ready(struct sl_job *job, const struct sl_bus_peer *peer,

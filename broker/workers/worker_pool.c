@@ -202,9 +202,9 @@ void sl_pool_process_runs(struct sl_pool_process *p)
     sl_stream_clear_last(&w->log);
 }
 
-// uv_spawn() (libuv 1.44) hears of a failed exec() through a pipe. If that pipe has one of the
-// numbers that the child gives to its descriptors, the child overwrites it, and a program that is
-// missing counts as started: so no number below STDIO_COUNT may be free then.
+// uv_spawn() hears of a failed exec() through a pipe (libuv 1.44 to 1.52). If that pipe has one of
+// the numbers that the child gives to its descriptors, the child overwrites it, and a program that
+// is missing counts as started: so no number below STDIO_COUNT may be free then.
 struct low_numbers {
     int fd[STDIO_COUNT], n;
 };
