@@ -37,6 +37,7 @@
 #include "common/data/dataset.h"
 #include "common/data/dataset_files.h"
 #include "common/data/npy.h"
+#include "common/data/wider_graph.h"
 #include "common/text/units.h"
 #include "dataset/metadata.h"
 #include "dataset/pair_file.h"
@@ -205,19 +206,12 @@ static void add(_Atomic uint64_t *to, uint64_t n)
     atomic_fetch_add_explicit(to, n, memory_order_relaxed);
 }
 
-// Whether each edge has its reverse: sums of a number of each are equal then, and else by a chance
-// of 2^-64.
 static int compare_directions(void *context, int thread)
 {
     struct pass *p = context;
     uint64_t begin, end, sum[2] = {0};
     while (sl_vertex_blocks_take(&p->blocks, &begin, &end))
-        for (uint64_t v = begin; v < end; v++)
-            for (uint64_t i = 0, n = neighbours(p, v, p->lists[thread]); i < n; i++) {
-                const uint64_t u = p->lists[thread][i];
-                sum[0] += mix(mix(u << 32 | v) + p->key);
-                sum[1] += mix(mix(v << 32 | u) + p->key);
-            }
+        sl_graph_add_directions(&p->ds, begin, end, p->lists[thread], sum);
     add(&p->forward, sum[0]);
     add(&p->backward, sum[1]);
     return SL_OK;

@@ -80,11 +80,27 @@ static uint64_t number_of(uint64_t source, uint64_t target)
     return mix(mix(source << 32 | target) + UINT64_C(0x9e3779b97f4a7c15));
 }
 
+void sl_graph_add_directions(const struct sl_dataset *ds, uint64_t begin, uint64_t end,
+                             uint32_t *list, uint64_t sums[2])
+{
+    for (uint64_t v = begin; v < end; v++) {
+        uint64_t n = 0;
+        for (uint64_t e = ds->indptr[v]; e < ds->indptr[v + 1]; e++)
+            if (is_present(ds, e))
+                list[n++] = sl_dataset_source(ds, e);
+        n = distinct(list, n);
+        for (uint64_t i = 0; i < n; i++) {
+            sums[0] += number_of(list[i], v);
+            sums[1] += number_of(v, list[i]);
+        }
+    }
+}
+
 static int compare_directions(void *ctx, int thread)
 {
     struct directions *d = ctx;
     const struct sl_dataset *ds = d->ds;
-    uint64_t forward = 0, backward = 0, block;
+    uint64_t sums[2] = {0}, block;
     uint32_t *list = malloc(SL_MAX(d->longest, (uint64_t)1) * sizeof *list);
     (void)thread;
     if (!list)
@@ -92,20 +108,10 @@ static int compare_directions(void *ctx, int thread)
                        (unsigned long long)d->longest);
     while ((block = atomic_fetch_add_explicit(&d->next_block, 1, memory_order_relaxed)) <
            n_blocks(ds))
-        for (uint64_t v = block * BLOCK_VERTICES; v < block_end(ds, block); v++) {
-            uint64_t n = 0;
-            for (uint64_t e = ds->indptr[v]; e < ds->indptr[v + 1]; e++)
-                if (is_present(ds, e))
-                    list[n++] = sl_dataset_source(ds, e);
-            n = distinct(list, n);
-            for (uint64_t i = 0; i < n; i++) {
-                forward += number_of(list[i], v);
-                backward += number_of(v, list[i]);
-            }
-        }
+        sl_graph_add_directions(ds, block * BLOCK_VERTICES, block_end(ds, block), list, sums);
     free(list);
-    atomic_fetch_add_explicit(&d->forward, forward, memory_order_relaxed);
-    atomic_fetch_add_explicit(&d->backward, backward, memory_order_relaxed);
+    atomic_fetch_add_explicit(&d->forward, sums[0], memory_order_relaxed);
+    atomic_fetch_add_explicit(&d->backward, sums[1], memory_order_relaxed);
     return SL_OK;
 }
 

@@ -38,6 +38,11 @@ struct sl_wider_found {
  * that is not so passes by a chance of 2^-64. SL_ENOMEM.
  */
 int sl_graph_is_both_ways(const struct sl_dataset *ds, int threads, bool *both_ways);
+// The part of vertices begin to end - 1: adds up numbers of their edges, each pair of vertices
+// once, and of the reverses of these. Each edge has one where both sums are equal over all
+// vertices. list: room for the longest list of neighbours.
+void sl_graph_add_directions(const struct sl_dataset *ds, uint64_t begin, uint64_t end,
+                             uint32_t *list, uint64_t sums[2]);
 
 /*
  * Makes it in the empty file, which becomes as large as it is; threads = 0: all cores. SL_ENOMEM;
