@@ -17,6 +17,49 @@ static bool holds(const struct sl_block *b, uint64_t offset, uint64_t n)
     return holds_wide(b, offset, n, sizeof(uint32_t));
 }
 
+static bool holds_run(const struct sl_block *b, const struct sl_block_run *run)
+{
+    return run->hop < b->n_hops && holds(b, run->indptr_offset, (uint64_t)run->n_dst + 1) &&
+           holds(b, run->indices_offset, run->n_edges) &&
+           (!(b->flags & SL_BLOCK_HAS_EDGE_IDS) ||
+            holds_wide(b, run->edge_ids_offset, run->n_edges, sizeof(uint64_t)));
+}
+
+// Whether types follow one another in the list of nodes, and add up to the numbers of the hops.
+static bool types_add_up(const struct sl_block *b)
+{
+    const struct sl_block_type *type = sl_block_types(b);
+    for (uint32_t h = 0; h <= b->n_hops; h++) {
+        uint64_t sum = 0;
+        for (uint32_t t = 0; t < b->n_types; t++) {
+            if (type[t].n[h] > type[t].n[b->n_hops] || (h > 0 && type[t].n[h] < type[t].n[h - 1]) ||
+                (h == b->n_hops && type[t].first != sum))
+                return false;
+            sum += type[t].n[h];
+        }
+        if (sum != b->n_nodes[h])
+            return false;
+    }
+    return true;
+}
+
+static const char *find_misplaced_run(const struct sl_block *b)
+{
+    const uint32_t odd = SL_BLOCK_HAS_DEGREES | SL_BLOCK_HAS_WEIGHTS | SL_BLOCK_DISJOINT;
+    if (b->flags & (odd | SL_BLOCK_HAS_PAIRS) || b->n_types == 0)
+        return "flags";
+    if (b->types_offset % 8 != 0 || b->runs_offset % 8 != 0 ||
+        !holds(b, b->types_offset, (uint64_t)b->n_types * sizeof(struct sl_block_type) / 4) ||
+        !holds(b, b->runs_offset, (uint64_t)b->n_runs * sizeof(struct sl_block_run) / 4))
+        return "tables of types and runs";
+    if (!types_add_up(b))
+        return "types";
+    for (uint32_t r = 0; r < b->n_runs; r++)
+        if (!holds_run(b, &sl_block_runs(b)[r]))
+            return "edges of a relation";
+    return NULL;
+}
+
 // The first array that does not, or NULL.
 static const char *find_misplaced(const struct sl_block *b)
 {
@@ -32,6 +75,8 @@ static const char *find_misplaced(const struct sl_block *b)
         return "degrees";
     if (b->flags & SL_BLOCK_HAS_RANKS && !holds(b, b->rank_offset, b->n_input))
         return "ranks";
+    if (b->flags & SL_BLOCK_TYPED)
+        return find_misplaced_run(b);
     for (uint32_t h = 0; h < b->n_hops; h++) {
         const struct sl_block_hop *hop = &b->hop[h];
         if (!holds(b, hop->indptr_offset, (uint64_t)hop->n_dst + 1))
@@ -89,6 +134,12 @@ int sl_block_check_shape(const struct sl_block *block, uint64_t room, struct sl_
                        "agree on the job's task",
                        (unsigned long long)block->batch, pairs ? block->n_pairs : 0,
                        wanted.has_pairs ? "positives and the negatives of each" : "none");
+    const uint32_t n_types = block->flags & SL_BLOCK_TYPED ? block->n_types : 0;
+    if (n_types != wanted.n_types)
+        return sl_fail(SL_EPROTO,
+                       "block of batch %llu has %u types of vertices, wanted %u: sampler and "
+                       "trainer do not agree on the graph",
+                       (unsigned long long)block->batch, n_types, wanted.n_types);
     for (uint32_t h = 0; h < block->n_hops; h++)
         if (block->hop[h].n_dst != block->n_nodes[h] || block->n_nodes[h] > block->n_nodes[h + 1])
             return sl_fail(SL_EPROTO, "block of batch %llu: hop %u has %u rows, wanted %u",

@@ -12,6 +12,12 @@
  * Model layer l of L reads hop L-1-l. Hops may share arrays: where a vertex is drawn once, those of
  * hop h are the first part of those of hop h + 1.
  *
+ * A TYPED block (common/data/typed.h) has the nodes type after type, and those of a type by first
+ * appearance: the vertices of a type that are known after hop h are a prefix of its part. Seeds are
+ * of type 0, so they come first here, too. Its edges are in *runs*, one for each hop and relation
+ * that has edges there, by hop and then by relation. Local ids are numbers within a type's part.
+ * Its hops have sums and no arrays of their own.
+ *
  * Seen by CUDA sources: keep it C11 and C++17.
  */
 #ifndef SL_ARENA_BLOCK_H
@@ -33,6 +39,24 @@ enum sl_block_flags {
     SL_BLOCK_DISJOINT = 16,
     // Pairs in the place of labels: of a job of links. The seeds are their ends, each once.
     SL_BLOCK_HAS_PAIRS = 32,
+    SL_BLOCK_TYPED = 64, // types_offset and runs_offset are set; not beside degrees, trees, pairs
+};
+
+// Of a typed block: a type's part of the nodes.
+struct sl_block_type {
+    uint32_t first;              // its vertices are nodes[first] to nodes[first + n[n_hops] - 1]
+    uint32_t n[SL_MAX_HOPS + 1]; // those known after so many hops
+};
+
+// Edges of one relation in one hop. Row i is vertex i of the relation's target type, sources are
+// vertices of its source type that are known after the hop.
+struct sl_block_run {
+    uint32_t hop, relation;
+    uint32_t n_dst;           // rows: all vertices of the target type that are known before the hop
+    uint32_t n_edges;         // never 0
+    uint64_t indptr_offset;   // u32 (n_dst + 1), starts at 0
+    uint64_t indices_offset;  // u32 (n_edges)
+    uint64_t edge_ids_offset; // u64 (n_edges), when flagged, see sl_view_edge_ids()
 };
 
 struct sl_block_hop {
@@ -70,6 +94,10 @@ struct sl_block {
     uint64_t rank_offset;     // u32 (n_input) places in the hotness order, when flagged. The last
                               // array: what is before it is the sample, and what the digest covers
     struct sl_block_hop hop[SL_MAX_HOPS];
+    // Typed:
+    uint32_t n_types, n_runs;
+    uint64_t types_offset; // struct sl_block_type (n_types)
+    uint64_t runs_offset;  // struct sl_block_run (n_runs)
 };
 
 #ifdef __cplusplus
@@ -84,6 +112,7 @@ struct sl_block_shape {
     uint32_t n_hops;
     uint32_t n_targets; // numbers a seed, 0: a class; with pairs: negatives of each positive
     bool has_pairs;
+    uint32_t n_types; // of the graph, 0: a plain one
 };
 
 // The block is whole (sl_block_check), has this shape, and each hop begins where the one before
@@ -184,6 +213,36 @@ static inline const uint64_t *sl_view_edge_ids(struct sl_block_view v, uint32_t 
 {
     return v.header->flags & SL_BLOCK_HAS_EDGE_IDS
                ? (const uint64_t *)(const void *)(v.base + v.header->hop[hop].edge_ids_offset)
+               : (const uint64_t *)0;
+}
+
+// Both tables of a typed block are read where its header is.
+static inline const struct sl_block_type *sl_block_types(const struct sl_block *b)
+{
+    return (const struct sl_block_type *)(const void *)((const char *)b + b->types_offset);
+}
+
+static inline const struct sl_block_run *sl_block_runs(const struct sl_block *b)
+{
+    return (const struct sl_block_run *)(const void *)((const char *)b + b->runs_offset);
+}
+
+// Arrays of a run.
+static inline const uint32_t *sl_run_indptr(struct sl_block_view v, const struct sl_block_run *run)
+{
+    return (const uint32_t *)(const void *)(v.base + run->indptr_offset);
+}
+
+static inline const uint32_t *sl_run_indices(struct sl_block_view v, const struct sl_block_run *run)
+{
+    return (const uint32_t *)(const void *)(v.base + run->indices_offset);
+}
+
+static inline const uint64_t *sl_run_edge_ids(struct sl_block_view v,
+                                              const struct sl_block_run *run)
+{
+    return v.header->flags & SL_BLOCK_HAS_EDGE_IDS
+               ? (const uint64_t *)(const void *)(v.base + run->edge_ids_offset)
                : (const uint64_t *)0;
 }
 

@@ -1,0 +1,70 @@
+#include "trainer/feed/typed_block.h"
+
+#include <inttypes.h>
+
+#include "common/base/bits.h"
+#include "common/base/error.h"
+
+enum { ROWS_ALIGN = 64 };
+
+int sl_typed_block_check(const struct sl_block *block, const struct sl_typed *typed)
+{
+    const struct sl_block_type *type = sl_block_types(block);
+    const struct sl_block_run *runs = sl_block_runs(block);
+    uint64_t last = 0;
+    for (uint32_t i = 0; i < block->n_runs; i++) {
+        const struct sl_block_run *r = &runs[i];
+        const uint64_t place = (uint64_t)r->hop * typed->n_relations + r->relation;
+        if (r->relation >= typed->n_relations || (i > 0 && place <= last) ||
+            r->n_dst != type[typed->relation[r->relation].target].n[r->hop])
+            return sl_fail(SL_EPROTO,
+                           "block of batch %" PRIu64 ": run %u is of relation %u in hop %u with %u "
+                           "rows: sampler and trainer do not agree on the graph",
+                           block->batch, i, r->relation, r->hop, r->n_dst);
+        last = place;
+    }
+    return SL_OK;
+}
+
+uint64_t sl_typed_rows_at(const struct sl_block *block, const struct sl_typed *typed, uint32_t type,
+                          bool as_stored)
+{
+    uint64_t at = 0;
+    for (uint32_t t = 0; t < type; t++) {
+        const struct sl_vertex_type *v = &typed->type[t];
+        const uint64_t each = as_stored ? sl_dtype_bytes(v->feat_dtype) : sizeof(float);
+        at += sl_align_up(sl_typed_block_rows(block, t) * each * v->feat_dim, (uint64_t)ROWS_ALIGN);
+    }
+    return at;
+}
+
+struct sl_csr_view sl_run_csr(struct sl_block_view block, const struct sl_typed *typed,
+                              const struct sl_block_run *run)
+{
+    const uint32_t source = typed->relation[run->relation].source;
+    return (struct sl_csr_view){
+        .n_dst = run->n_dst,
+        .n_src = sl_block_types(block.header)[source].n[run->hop + 1],
+        .n_edges = run->n_edges,
+        .indptr = sl_run_indptr(block, run),
+        .indices = sl_run_indices(block, run),
+    };
+}
+
+const struct sl_block_run *sl_block_find_run(const struct sl_block *block, uint32_t hop,
+                                             uint32_t relation)
+{
+    const struct sl_block_run *runs = sl_block_runs(block);
+    uint32_t low = 0, high = block->n_runs;
+    while (low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+        const struct sl_block_run *r = &runs[middle];
+        if (r->hop < hop || (r->hop == hop && r->relation < relation))
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    const bool found =
+        low < block->n_runs && runs[low].hop == hop && runs[low].relation == relation;
+    return found ? &runs[low] : NULL;
+}

@@ -1,0 +1,42 @@
+/*
+ * typed_block.h - a typed block beside the types and relations of its graph: whether they agree,
+ * and where the rows of features of each type lie.
+ *
+ * The features of a batch are one piece of memory: the rows of type 0, then those of type 1, ...,
+ * each type's with its own width, each from a multiple of 64 bytes on. A type without features has
+ * none.
+ */
+#ifndef SL_TRAINER_FEED_TYPED_BLOCK_H
+#define SL_TRAINER_FEED_TYPED_BLOCK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/arena/block.h"
+#include "common/data/dataset.h"
+#include "kernels/kernels.h"
+
+// Whether a block that sl_block_check_shape() has passed is one of this graph: SL_EPROTO with what
+// is not.
+int sl_typed_block_check(const struct sl_block *block, const struct sl_typed *typed);
+
+// Rows of a type in the batch.
+static inline uint32_t sl_typed_block_rows(const struct sl_block *block, uint32_t type)
+{
+    return sl_block_types(block)[type].n[block->n_hops];
+}
+
+// Byte where the rows of a type begin; n_types: the bytes of all. `as_stored`: in each type's own
+// type of numbers, else f32.
+uint64_t sl_typed_rows_at(const struct sl_block *block, const struct sl_typed *typed, uint32_t type,
+                          bool as_stored);
+
+// The edges of a run as kernels read them.
+struct sl_csr_view sl_run_csr(struct sl_block_view block, const struct sl_typed *typed,
+                              const struct sl_block_run *run);
+
+// The run of a relation in a hop, or NULL: it has no edges there.
+const struct sl_block_run *sl_block_find_run(const struct sl_block *block, uint32_t hop,
+                                             uint32_t relation);
+
+#endif
