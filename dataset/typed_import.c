@@ -167,23 +167,36 @@ int sl_typed_import_list(struct sl_import *im, const struct sl_import_file *file
     return rc;
 }
 
-static int read_features(struct sl_import *im, struct sl_import_type *type)
+void sl_typed_import_begin_features(struct sl_import *im, const struct sl_import_type *type)
 {
-    const struct sl_array_place place = place_of(&type->feat);
+    struct sl_typed_import *t = im->typed;
+    snprintf(t->feature_file, sizeof t->feature_file, "node_feat.%s.npy", type->name);
+    im->feature_file = t->feature_file;
+    t->n_flushed = im->vertices.n_flushed;
+    im->vertices.n_flushed = 0; // of this type,
+    im->vertices.feat_dim = 0;  // which may turn out to have none
+}
+
+int sl_typed_import_end_features(struct sl_import *im, struct sl_import_type *type, int rc)
+{
     struct sl_import_vertices *found = &im->vertices;
-    const uint64_t n_flushed = found->n_flushed;
-    char name[SL_TYPE_NAME_BYTES + 16];
-    if (!type->feat.path || type->n == 0)
-        return SL_OK;
-    snprintf(name, sizeof name, "node_feat.%s.npy", type->name);
-    im->feature_file = name;
-    int rc = type->feat.text ? sl_csv_put_features(im, type->feat.path, type->n)
-                             : sl_array_put_features(im, &place, type->n, false);
     im->feature_file = NULL;
     type->feat_dim = found->feat_dim;
     type->half = found->half;
-    found->n_flushed += n_flushed;
+    found->n_flushed += im->typed->n_flushed;
     return rc;
+}
+
+static int read_features(struct sl_import *im, struct sl_import_type *type)
+{
+    const struct sl_array_place place = place_of(&type->feat);
+    if (!type->feat.path || type->n == 0)
+        return SL_OK;
+    sl_typed_import_begin_features(im, type);
+    return sl_typed_import_end_features(im, type,
+                                        type->feat.text
+                                            ? sl_csv_put_features(im, type->feat.path, type->n)
+                                            : sl_array_put_features(im, &place, type->n, false));
 }
 
 // ---- edges --------------------------------------------------------------------------------------
@@ -227,6 +240,8 @@ static int read_edges(struct sl_import *im, struct sl_import_relation *r)
     const struct sl_typed_import *t = im->typed;
     const struct sl_array_place edges = place_of(&r->edges), weights = place_of(&r->weights);
     const struct sl_edge_ends ends = {t->type[r->source].n, t->type[r->target].n};
+    if (r->read)
+        return r->read(im, r->of);
     if (r->edges.text)
         return read_text(im, r);
     return sl_array_put_edges(im, &edges, r->weights.path ? &weights : NULL, r->shape, ends);
@@ -356,16 +371,20 @@ static int check_weights(const struct sl_import *im)
 int sl_typed_import_finish(struct sl_import *im)
 {
     struct sl_typed_import *t = im->typed;
+    uint32_t feat_dim = 0;
     if (t->n_types == 0 || t->n_relations == 0)
         return sl_fail(SL_EFORMAT, "import %s: found %u types and %u relations: wanted some",
                        im->source, t->n_types, t->n_relations);
     SL_TRY(check_weights(im));
     SL_TRY(add_reverses(im));
     SL_TRY(put_relations(im));
-    for (uint32_t i = 0; i < t->n_types; i++)
+    for (uint32_t i = 0; i < t->n_types; i++) {
         SL_TRY(read_features(im, &t->type[i]));
+        feat_dim = SL_MAX(feat_dim, t->type[i].feat_dim);
+    }
+    im->vertices.feat_dim = feat_dim; // whether there are any
     SL_TRY(sl_import_finish_vertices(im, t->type[0].n));
-    im->vertices.feat_dim = 0; // the last type's
+    im->vertices.feat_dim = 0;
     return SL_OK;
 }
 

@@ -45,6 +45,9 @@ struct sl_import_relation {
         weights; // an array; none: of a text the third column is, where `weighted`
     bool weighted;
     uint64_t n_wanted; // edges of the source; UINT64_MAX: any number
+    // Of an importer that has no such files: starts the sort and puts the edges. NULL: files.
+    int (*read)(struct sl_import *im, void *of);
+    void *of;
     // Of --reverse: edges are those of relation `reverse_of`, each the other way; of itself: both.
     uint32_t reverse_of; // SL_NO_RELATION
     bool swapped;
@@ -58,6 +61,8 @@ struct sl_typed_import {
     bool has_labels;
     uint64_t n_nodes, n_rows;
     uint32_t n_symmetric;
+    char feature_file[SL_TYPE_NAME_BYTES + 16];
+    uint64_t n_flushed; // of the types so far
 };
 
 // im->typed, empty (sl_import_fini() frees it). SL_ENOMEM; SL_EINVAL for options that it cannot
@@ -84,6 +89,11 @@ int sl_typed_import_labels(struct sl_import *im, const struct sl_import_file *fi
                            enum sl_task task);
 int sl_typed_import_list(struct sl_import *im, const struct sl_import_file *file,
                          enum sl_split split);
+
+// Around an importer's own writing of a type's features, by feature_sink; the second takes its
+// result and returns it.
+void sl_typed_import_begin_features(struct sl_import *im, const struct sl_import_type *type);
+int sl_typed_import_end_features(struct sl_import *im, struct sl_import_type *type, int rc);
 
 // All the rest, once labels and lists are read.
 int sl_typed_import_finish(struct sl_import *im);
