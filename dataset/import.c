@@ -14,8 +14,8 @@
 #include "dataset/line_scan.h"
 
 const struct sl_import_format *const sl_import_formats[] = {
-    &sl_import_edgelist, &sl_import_mtx, &sl_import_ogb,       &sl_import_igb,
-    &sl_import_npz,      &sl_import_pyg, &sl_import_graphbolt, &sl_import_typed,
+    &sl_import_edgelist, &sl_import_mtx,       &sl_import_ogb,     &sl_import_igb,   &sl_import_npz,
+    &sl_import_pyg,      &sl_import_graphbolt, &sl_import_dgl_csv, &sl_import_typed,
 };
 const size_t sl_import_n_formats = SL_COUNT_OF(sl_import_formats);
 const char *const sl_duplicate_rules[] = {"first", "sum", "max", "mean", NULL};
