@@ -72,14 +72,14 @@ def csv_folder(box, kind, separator, seed):
         ids[name], other[name] = ids_of(kind, n, rng)
         x = features(name, n, dim, dtype) if dim else None
         papers = name == "paper"
-        columns = node_columns(ids[name], x, label if papers else None, masks)
+        columns = node_columns(other[name](ids[name]), x, label if papers else None, masks)
         order = None if kind == "counting" else rng.permutation(n)
         write_table(box, f"csv/{name}.csv", columns, separator, order)
         nodes.append({"file_name": f"{name}.csv", "ntype": name})
     relations = draw(seed)
     for i, (source, name, target, (s, t), weight) in enumerate(relations):
-        columns = {"src_id": other[source]([ids[source][v] for v in s])}
-        columns["dst_id"] = [ids[target][v] for v in t]
+        columns = {"src_id": [ids[source][v] for v in s]}
+        columns["dst_id"] = other[target]([ids[target][v] for v in t])
         if weight is not None:
             columns["weight"] = weight
         columns["since"] = s

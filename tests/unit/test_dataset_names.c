@@ -1,5 +1,6 @@
 // Names to numbers on disk: records sorted in runs, chunks of names, the order that numbers follow.
 #include "common/data/names.h"
+#include "dataset/id_table.h"
 #include "dataset/name_key.h"
 #include "dataset/name_table.h"
 #include "dataset/numbering.h"
@@ -344,3 +345,60 @@ TEST(names_are_mapped_as_they_were_written)
 }
 
 RUN_TESTS(IN_A_DIRECTORY, .timeout_s = 60)
+
+// ---- ids of a table -----------------------------------------------------------------------------
+
+static const struct {
+    const char *ids[6], *other[6]; // rows, and how else each may be written
+    int vertex[6];
+    bool whole, dense;
+    int twice; // the row that is there before, 0: none
+} id_tables[] = {
+    {{"0", "1", "2"}, {"00", "+1", "2"}, {0, 1, 2}, true, true, 0},
+    {{"2", "0", "1"}, {"2", "-0", "01"}, {2, 0, 1}, true, true, 0},
+    {{"0", "1", "7", "-3"}, {"0", "+1", "007", "-03"}, {1, 2, 3, 0}, true, false, 0},
+    {{"10", "9", "0011", "+8"}, {"010", "09", "11", "8"}, {2, 1, 3, 0}, true, false, 0},
+    {{"9223372036854775807", "-9223372036854775807"},
+     {"09223372036854775807", "-9223372036854775807"},
+     {1, 0},
+     true,
+     false,
+     0},
+    {{"9223372036854775808", "5"}, {"9223372036854775808", "5"}, {1, 0}, false, false, 0},
+    {{"0", "1", "x", "10", "9"}, {"0", "1", "x", "10", "9"}, {0, 1, 4, 2, 3}, false, false, 0},
+    {{"a", "ab", "", "B"}, {"a", "ab", "", "B"}, {2, 3, 0, 1}, false, false, 0},
+    {{"0", "1", "1"}, {""}, {0}, true, true, 2},
+    {{"5", "4", "05"}, {""}, {0}, true, true, 2},
+    {{"x", "0", "x"}, {""}, {0}, true, true, 2},
+};
+
+LOOP_TEST(ids_are_numbered_by_value_or_by_bytes, 0, SL_COUNT_OF(id_tables))
+{
+    struct sl_id_table t;
+    uint64_t late = UINT64_MAX;
+    bool twice = false;
+    int n = 0;
+    sl_id_table_init(&t, 1 << 20);
+    for (; n < 6 && id_tables[_i].ids[n] && !twice; n++)
+        must(sl_id_table_put(&t, id_tables[_i].ids[n], strlen(id_tables[_i].ids[n]), &twice));
+    if (!twice)
+        must(sl_id_table_finish(&t, &late));
+    ck_assert_int_eq(twice ? n - 1 : late == UINT64_MAX ? 0 : (int)late, id_tables[_i].twice);
+    for (int row = 0; row < n && !id_tables[_i].twice; row++) {
+        const char *texts[] = {id_tables[_i].ids[row], id_tables[_i].other[row]};
+        ck_assert_uint_eq(sl_id_table_vertex(&t, row), id_tables[_i].vertex[row]);
+        for (int k = 0; k < 2; k++) {
+            uint32_t vertex;
+            ck_assert_msg(sl_id_table_find(&t, texts[k], strlen(texts[k]), &vertex), "'%s'",
+                          texts[k]);
+            ck_assert_uint_eq(vertex, id_tables[_i].vertex[row]);
+        }
+    }
+    if (!id_tables[_i].twice) {
+        uint32_t vertex;
+        ck_assert(t.whole == id_tables[_i].whole && t.dense == id_tables[_i].dense);
+        ck_assert(!sl_id_table_find(&t, "12", 2, &vertex) &&
+                  !sl_id_table_find(&t, "y", 1, &vertex));
+    }
+    sl_id_table_fini(&t);
+}
