@@ -23,8 +23,8 @@ enum sl_exit {
 #define SL_COMMANDS(X) \
     X(run) X(submit) X(ps) X(logs) X(stats) X(stop) X(pause) X(resume) X(wait) X(top) X(scale) \
     X(trace) X(report) X(predict) X(embed) X(retrieve) X(generate) X(import) X(reorder) \
-    X(split_edges) X(partition) X(stripe) X(import_weights) X(inspect) X(schema) X(keygen) \
-    X(doctor) X(completion) X(complete)
+    X(split_edges) X(featurize) X(partition) X(stripe) X(import_weights) X(inspect) X(schema) \
+    X(keygen) X(doctor) X(completion) X(complete)
 // clang-format on
 
 #define SL_COMMAND_EXTERN(name) extern const struct sl_command sl_command_##name;

@@ -157,6 +157,7 @@ const struct sl_synonym sl_synonyms[] = {
     {COMMAND, "info describe validate check show", "inspect", NULL},
     {COMMAND, "renumber", "reorder", NULL},
     {COMMAND, "RandomLinkSplit train_test_split_edges holdout split", "split-edges", NULL},
+    {COMMAND, "propagate aggregate fill-features mean-features", "featurize", NULL},
     {COMMAND, "partition_graph shard metis", "partition", NULL},
     {COMMAND, "rescale resize allocate", "scale", NULL},
     {COMMAND, "devices gpus gpu nvidia-smi diagnose", "doctor", NULL},

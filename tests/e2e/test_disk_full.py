@@ -34,6 +34,11 @@ def write_arrays(box):
     os.rename(box.path("graph.npz"), box.path("source"))
 
 
+def write_types(box):
+    """The second type's features are more than the disk has room for."""
+    box.sluice("generate", "typed", "--nodes", "3000", "--out", "source").ok()
+
+
 SOURCES = {
     # Their sort has to spill: 60,000 edges are more than fit half of a mebibyte.
     "spill": (write_edges, ["import", "edgelist", "source", "--memory", "1MiB", "--symmetrise"]),
@@ -48,6 +53,7 @@ SOURCES = {
     "igb": (lambda box: write_igb(box, "source"), ["import", "igb", "source"]),
     "reorder": (write_graph, ["reorder", "source", "--by", "bfs"]),
     "split-edges": (write_graph, ["split-edges", "source"]),
+    "featurize": (write_types, ["featurize", "source", "--by", "rev_writes"]),
 }
 
 
