@@ -464,7 +464,7 @@ static void close_dgl_csv(void *context)
 static const struct sl_option options[] = {
     {.name = "features", AT(TEXT, columns.features), .placeholder = "COLUMNS",
      .help = "columns of vertices that are their features, between commas, side by side; a type "
-             "has those of them that it has, '' for none; default: 'feat', or the only other column"},
+             "has those of them that it has, '' for none; default: 'feat' or the only column left"},
     {.name = "label", AT(TEXT, columns.label), .placeholder = "COLUMN",
      .help = "the column of vertices that is their label; default: 'label'"},
     {.name = "label-type", AT(TEXT, columns.label_type), .placeholder = "TYPE",

@@ -96,13 +96,6 @@ static int need_csv(struct sl_csv *c, const char *name)
 {
     if (find_csv(c, name))
         return SL_OK;
-    if (is_there(c->im, "raw/edge_index_dict.npz"))
-        return sl_fail(
-            SL_EUNSUPPORTED,
-            "import %s: it has several types of vertices and relations in the binary "
-            "layout: wanted the csv layout, as that of ogbn-mag (raw/relations), or what "
-            "`sluice import typed` reads",
-            c->im->source);
     return sl_fail(SL_ENOENT,
                    "import %s: there is no %s.csv.gz: wanted the unpacked directory of an OGB node "
                    "or link data set, the one with raw/ and split/ in it",
@@ -112,9 +105,10 @@ static int need_csv(struct sl_csv *c, const char *name)
 // What lies in raw/ and is not read: further features of vertices and edges.
 static void list_left_out(struct sl_import *im)
 {
-    static const char *const used[] = {"num-node-list.csv", "num-edge-list.csv", "edge.csv",
-                                       "node-feat.csv",     "node-label.csv",    "data.npz",
-                                       "node-label.npz",    "edge_weight.csv"};
+    static const char *const used[] = {
+        "num-node-list.csv",   "num-edge-list.csv",  "edge.csv",           "node-feat.csv",
+        "node-label.csv",      "data.npz",           "num_nodes_dict.npz", "num_edges_dict.npz",
+        "edge_index_dict.npz", "node_feat_dict.npz", "node-label.npz",     "edge_weight.csv"};
     char path[PATH_BYTES];
     snprintf(path, sizeof path, "%s/raw", im->source);
     DIR *d = opendir(path);
@@ -258,30 +252,10 @@ static int read_labels(struct sl_csv *c)
 
 // ---- the binary layout --------------------------------------------------------------------------
 
-// A list with the one number of the one graph.
-static int get_size(const struct sl_zip *zip, const char *key, uint64_t *out)
-{
-    const struct sl_array_place place = {.zip = zip, .key = key};
-    int64_t x[1];
-    uint64_t n = 0;
-    int rc = sl_array_get_numbers(&place, 1, x, &n);
-    if (rc == SL_EFORMAT && n > 1)
-        return sl_fail(SL_EUNSUPPORTED,
-                       "import %s: %s: %" PRIu64 " graphs: wanted a node property prediction data "
-                       "set, which has one",
-                       sl_zip_path(zip), key, n);
-    SL_TRY(rc);
-    if (x[0] < 0)
-        return sl_fail(SL_EFORMAT, "import %s: %s: found %" PRId64 ": wanted a size",
-                       sl_zip_path(zip), key, x[0]);
-    *out = (uint64_t)x[0];
-    return SL_OK;
-}
-
 static int read_sizes(struct ogb *ogb, const struct sl_zip *zip)
 {
-    SL_TRY(get_size(zip, "num_nodes_list", &ogb->n_nodes));
-    SL_TRY(get_size(zip, "num_edges_list", &ogb->n_edges));
+    SL_TRY(sl_ogb_get_size(zip, "num_nodes_list", &ogb->n_nodes));
+    SL_TRY(sl_ogb_get_size(zip, "num_edges_list", &ogb->n_edges));
     if (ogb->n_nodes == 0)
         return sl_fail(SL_EFORMAT, "import %s: found no vertices: wanted the number of them",
                        sl_zip_path(zip));
@@ -522,7 +496,7 @@ static int read_ogb(struct sl_import *im, void *context)
         return sl_fail(SL_ENOMEM, "import ogb: no memory");
     c->im = im;
     c->context = ogb;
-    ogb->binary = is_there(im, "raw/data.npz");
+    ogb->binary = is_there(im, "raw/data.npz") || is_there(im, SL_OGB_TYPED_EDGES);
     int rc = refuse_kinds(im);
     if (rc < 0)
         goto out;
@@ -530,6 +504,8 @@ static int read_ogb(struct sl_import *im, void *context)
         SL_TRY_OUT(choose_scheme(im, ogb));
     if (sl_ogb_is_typed(im)) {
         rc = sl_ogb_typed_read(im, (enum sl_task)ogb->task, ogb->scheme);
+        if (ogb->binary)
+            list_left_out(im);
         goto out;
     }
     decide_inverse(im, ogb);
@@ -552,7 +528,7 @@ out:
 static void summarise(const struct sl_import *im, const void *context, struct sl_table *t)
 {
     const struct ogb *ogb = context;
-    sl_table_row(t, "layout|%s", ogb->binary ? "binary (data.npz)" : "csv");
+    sl_table_row(t, "layout|%s", ogb->binary ? "binary" : "csv");
     sl_import_summarise_vertices(&im->vertices, t);
     if (ogb->links)
         sl_ogb_links_summarise(&ogb->pairs, t);
@@ -600,8 +576,8 @@ const struct sl_import_format sl_import_ogb = {
     .name = "ogb",
     .help = "a node or link property prediction data set of OGB as downloaded",
     .source = "SRC",
-    .about = "Reads a node or link property prediction data set of OGB, csv.gz or data.npz: SRC is "
-             "its unpacked directory with raw/ and split/ in it. Inverse edges are added where "
+    .about = "Reads a node or link property prediction data set of OGB, csv.gz or npz: SRC is its "
+             "unpacked directory with raw/ and split/ in it. Inverse edges are added where "
              "OGB's own loader adds them, by SRC's name. Of a link data set the pairs of its split "
              "become train_edges.npy and so on, with their weights and its negatives. A graph of "
              "several types, as ogbn-mag, keeps them.",

@@ -126,6 +126,19 @@ int sl_typed_import_set_file(struct sl_import_file *file, const char *dir, const
     return SL_OK;
 }
 
+int sl_typed_import_set_member(struct sl_import_file *file, const struct sl_zip *zip,
+                               const char *key)
+{
+    const char *path = sl_zip_path(zip);
+    *file = (struct sl_import_file){.zip = zip};
+    if (asprintf(&file->path, "%s: %s", path, key) < 0) {
+        file->path = NULL;
+        return sl_fail(SL_ENOMEM, "import: no memory for a path");
+    }
+    file->key = file->path + strlen(path) + 2;
+    return SL_OK;
+}
+
 void sl_typed_import_put_first(struct sl_typed_import *t, uint32_t type)
 {
     const struct sl_import_type moved = t->type[type];
@@ -143,6 +156,8 @@ void sl_typed_import_put_first(struct sl_typed_import *t, uint32_t type)
 
 static struct sl_array_place place_of(const struct sl_import_file *file)
 {
+    if (file->zip)
+        return (struct sl_array_place){.zip = file->zip, .key = file->key};
     return (struct sl_array_place){.path = file->path, .raw = file->raw.ndim ? &file->raw : NULL};
 }
 

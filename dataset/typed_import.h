@@ -24,6 +24,8 @@ struct sl_import_file {
     char *path; // owned; NULL: there is none
     bool text;  // lines of CSV, plain or gzip; else an array
     bool heading;
+    const struct sl_zip *zip; // of a member (borrowed), which path only names; else NULL
+    const char *key;          // of the member, in path
     struct sl_npy_header raw; // of an array without a header; ndim 0: it has one
 };
 
@@ -77,6 +79,9 @@ int sl_typed_import_add_relation(struct sl_import *im, const char *from, const c
                                  struct sl_import_relation **out);
 // A path relative to the directory `dir` (NULL: as it is), by its ending text or an array.
 int sl_typed_import_set_file(struct sl_import_file *file, const char *dir, const char *name);
+// A member KEY.npy of a zip file, which outlives the import.
+int sl_typed_import_set_member(struct sl_import_file *file, const struct sl_zip *zip,
+                               const char *key);
 
 // The number of a type, SL_TYPES_MAX where there is none of that name.
 uint32_t sl_typed_import_find(const struct sl_typed_import *t, const char *name);

@@ -644,8 +644,8 @@ TEST(other_layouts_are_named)
     assert_message_has("raw/num-node-dict.csv.gz: is not there: wanted the unpacked directory");
     ck_assert_int_eq(remove(in_dir("src/raw/triplet-type-list.csv.gz")), 0);
     write_text("src/raw/edge_index_dict.npz", "");
-    ck_assert_int_eq(import_ogb(NULL, NULL), SL_EUNSUPPORTED);
-    assert_message_has("several types of vertices and relations in the binary layout");
+    ck_assert_int_eq(import_ogb(NULL, NULL), SL_ENOENT);
+    assert_message_has("raw/num_nodes_dict.npz: is not there: wanted the unpacked directory");
 }
 
 RUN_TESTS(IN_A_DIRECTORY, .timeout_s = 60)
