@@ -208,6 +208,15 @@ static uint64_t window_rows(const struct pass *p, uint32_t type)
     return p->ds.lists_rise ? SL_MIN(rows, n) : n;
 }
 
+// Whether n rows of the relation's sources, which are about to be read, are worth reading whole: a
+// window's always, all there are once and where there are as many edges.
+static bool is_read_ahead(const struct pass *p, uint64_t n, size_t bytes)
+{
+    const uint64_t all = p->ds.typed.type[p->relation->source].n;
+    return n * bytes <= p->run->memory_bytes / 2 &&
+           (n < all || (p->first == 0 && p->relation->n_edges >= all));
+}
+
 static int add_relation(struct pass *p, uint32_t relation)
 {
     const struct sl_relation *r = p->relation = &p->ds.typed.relation[relation];
@@ -219,7 +228,7 @@ static int add_relation(struct pass *p, uint32_t relation)
     for (uint64_t at = 0; at < source->n; at += rows) {
         const uint64_t n = SL_MIN(rows, source->n - at);
         p->end = source->first + at + n;
-        if (n < source->n)
+        if (is_read_ahead(p, n, bytes))
             sl_advise((const char *)p->of[r->source].data + at * bytes, n * bytes, MADV_WILLNEED);
         SL_TRY(run_threads(p, add_rows));
     }

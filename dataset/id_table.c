@@ -34,6 +34,13 @@ static size_t print_whole(char text[DIGITS_BYTES], int64_t x)
     return (size_t)snprintf(text, DIGITS_BYTES, "%" PRId64, x);
 }
 
+// Whether a whole number is written without a plus or zeros in front, as print_whole() does.
+static bool is_plain(const char *text, size_t n)
+{
+    const size_t sign = text[0] == '-';
+    return text[0] != '+' && (text[sign] != '0' || n == 1);
+}
+
 // ---- while rows are read ------------------------------------------------------------------------
 
 void sl_id_table_init(struct sl_id_table *t, uint64_t memory_bytes)
@@ -75,11 +82,10 @@ static int stop_counting(struct sl_id_table *t)
 
 int sl_id_table_put(struct sl_id_table *t, const char *text, size_t n, bool *twice)
 {
-    char digits[DIGITS_BYTES];
     int64_t value = -1;
     uint32_t number;
     t->whole = t->whole && scan_whole(text, n, &value);
-    const bool plain = t->whole && print_whole(digits, value) == n && memcmp(digits, text, n) == 0;
+    const bool plain = t->whole && is_plain(text, n);
     t->padded |= t->whole && !plain;
     *twice = false;
     if (t->counting && plain && (uint64_t)value == t->n) {
@@ -186,8 +192,10 @@ bool sl_id_table_find(const struct sl_id_table *t, const char *text, size_t n, u
         *vertex = (uint32_t)value;
         if (t->dense)
             return value >= 0 && (uint64_t)value < t->n;
-        n = print_whole(digits, value);
-        text = digits;
+        if (!is_plain(text, n)) {
+            n = print_whole(digits, value);
+            text = digits;
+        }
     }
     if (!sl_name_table_find(&t->names, text, n, &row))
         return false;
