@@ -198,8 +198,7 @@ static int find_relations(const char *key, struct sl_fanout_names *names, const 
     if (names->n == 0)
         return SL_OK;
     free(names->by_relation);
-    names->by_relation =
-        calloc((uint64_t)n_hops * typed->n_relations, sizeof *names->by_relation);
+    names->by_relation = calloc((uint64_t)n_hops * typed->n_relations, sizeof *names->by_relation);
     struct lookup l = {key, typed, names, calloc(typed->n_relations, sizeof *l.of)};
     int rc = l.of && names->by_relation
                  ? look_up(&l, list, n_hops, names->by_relation)

@@ -55,7 +55,7 @@ struct sl_key {
     uint32_t offset, bytes; // of the field; bytes 0: there is none
     uint32_t companion;     // offset of the field beside it, see the types
 
-    uint32_t names;         // ... of the struct with those that are named
+    uint32_t names; // ... of the struct with those that are named
 
     double min, max;           // of numbers, bytes of a size, length of a list
     bool above_min, below_max; // the bound itself is not allowed

@@ -24,8 +24,10 @@ static const struct rule {
     {"sampler.subgraph", "directional", "take it out"},
     {"sampler.disjoint", "false", "take it out"},
     {"order.kind", "shuffled or listed", "take \"shuffled\""},
-    {"store.features", "auto or memory", "take it out: features by type are read where they are mapped"},
-    {"cache.policy", "auto or none", "take it out: features by type are read where they are mapped"},
+    {"store.features", "auto or memory",
+     "take it out: features by type are read where they are mapped"},
+    {"cache.policy", "auto or none",
+     "take it out: features by type are read where they are mapped"},
     {"updates.exchange", "board", "take it out: cores alone train it"},
 };
 
@@ -75,12 +77,13 @@ static int check_model(const struct sl_config *c, const struct sl_dataset *ds)
     char kinds[160];
     if (sl_config_is_external(c) || sl_model_is_typed(c->model.kind) == typed)
         return SL_OK;
-    return sl_fail(SL_EINVAL,
-                   "model.kind: found \"%s\" with data set '%s', whose graph has %s, wanted %s: set "
-                   "it to one of them",
-                   sl_model_kind_name(c->model.kind), ds->path,
-                   typed ? "several types of vertices" : "one type of vertices",
-                   list_kinds(typed, kinds, sizeof kinds));
+    return sl_fail(
+        SL_EINVAL,
+        "model.kind: found \"%s\" with data set '%s', whose graph has %s, wanted %s: set "
+        "it to one of them",
+        sl_model_kind_name(c->model.kind), ds->path,
+        typed ? "several types of vertices" : "one type of vertices",
+        list_kinds(typed, kinds, sizeof kinds));
 }
 
 static int check_plain(const struct sl_config *c, const struct sl_dataset *ds)
