@@ -35,7 +35,7 @@ int sl_check_khop_uniform(const struct sl_khop_args *args)
             "sampling hop %u: edges of %u rows are excluded, wanted at most those of the "
             "%u known vertices",
             args->hop, args->excluded->n_rows, *args->n_nodes);
-    if (args->n_dst > *args->n_nodes || *args->n_nodes > args->nodes_capacity)
+    if ((!args->rows && args->n_dst > *args->n_nodes) || *args->n_nodes > args->nodes_capacity)
         return sl_fail(SL_EINVAL, "sampling hop %u: %u rows, %u known vertices, room for %u",
                        args->hop, args->n_dst, *args->n_nodes, args->nodes_capacity);
     return SL_OK;
@@ -56,7 +56,7 @@ int sl_khop_fail_degree(const struct sl_khop_args *args, uint32_t row, uint64_t 
     return sl_fail(SL_EUNSUPPORTED,
                    "sampling hop %u: vertex %u has %" PRIu64 " neighbours, at most %" PRIu32
                    " are supported",
-                   args->hop, args->nodes[row], degree, UINT32_MAX - 1);
+                   args->hop, args->rows[row], degree, UINT32_MAX - 1);
 }
 
 int sl_khop_fail_indices(const struct sl_khop_args *args, uint64_t needed)

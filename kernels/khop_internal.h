@@ -5,7 +5,8 @@
  * Every back end (ref, cpu, cuda) must give the same block integer for integer, so what follows is
  * a definition and not a description of one of them.
  *
- * Row i of a hop is the vertex nodes[i], of in-degree d, and asks for k = fanout neighbours:
+ * Row i of a hop is the vertex rows[i] (nodes[i] where there are no rows), of in-degree d, and asks
+ * for k = fanout neighbours:
  *
  *   d <= k, or k = -1   all d neighbours, in the order of the file.
  *   d > k               k different positions out of 0 .. d - 1 by Robert Floyd's method (Bentley
@@ -110,6 +111,15 @@ static inline uint64_t sl_khop_first_edge(const struct sl_khop_args *args)
     if (args->first_row == 0)
         args->indptr[0] = 0;
     return args->indptr[args->first_row];
+}
+
+// The arguments with rows where they are to be read.
+static inline struct sl_khop_args sl_khop_with_rows(const struct sl_khop_args *args)
+{
+    struct sl_khop_args own = *args;
+    if (!own.rows)
+        own.rows = own.nodes;
+    return own;
 }
 
 // For kinds that draw without replacement alone: SL_OK, or SL_EINVAL with a message.

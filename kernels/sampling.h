@@ -80,7 +80,8 @@ struct sl_khop_args {
     uint32_t stream, epoch, batch, hop; // Philox counter words, see philox.h
     int64_t fanout;                     // > 0, or -1 for all neighbours
     bool replace;                       // with replacement; of kinds with SL_SAMPLER_REPLACES
-    uint32_t n_dst;                     // rows: nodes[0 .. n_dst)
+    uint32_t n_dst;                     // rows: those of rows[0 .. n_dst)
+    const uint32_t *rows;               // vertices; NULL: nodes
     uint32_t first_row;                 // rows before it are there, in indptr and indices
     const struct sl_excluded *excluded; // NULL: no edges are
     uint32_t *nodes;                    // in: known local -> global; out: extended with new nodes

@@ -379,7 +379,7 @@ static uint64_t typed_bytes(const struct sl_block *block, const struct sl_typed 
                      sizeof(struct sluice_relation_arrays) * typed->n_relations +
                      sizeof(int64_t) * (block->n_input + block->n_seeds + labels_of(block)) +
                      (uint64_t)ALIGNMENT * (6 + 1); // pieces, and where the first one begins
-    for (uint32_t i = 0; i < block->n_runs; i++)
+    for (uint32_t i = 0; i < sl_block_typed(block)->n_runs; i++)
         if (runs[i].hop + 1 == block->n_hops)
             bytes += runs[i].n_edges * edge_bytes(block) + 2 * ALIGNMENT;
     return bytes;
@@ -404,7 +404,7 @@ static void fill_relations(struct sl_arrays *a, const struct sl_block *block,
 {
     const struct sl_block_run *runs = sl_block_runs(block);
     memset(a->relations, 0, sizeof *a->relations * typed->n_relations);
-    for (uint32_t i = 0; i < block->n_runs; i++) {
+    for (uint32_t i = 0; i < sl_block_typed(block)->n_runs; i++) {
         const struct sl_block_run *run = &runs[i];
         struct sluice_relation_arrays *to = &a->relations[run->relation];
         to->n_after[run->hop] = run->n_edges;

@@ -60,8 +60,8 @@ void sl_schema_fini(struct sl_schema *s)
 
 void sl_batch_describe_types(const struct sl_block *h, struct sluice_batch *b)
 {
-    b->n_types = h->n_types;
-    b->n_runs = h->n_runs;
+    b->n_types = sl_block_typed(h)->n_types;
+    b->n_runs = sl_block_typed(h)->n_runs;
     b->parts = (const struct sluice_part *)(const void *)sl_block_types(h);
     b->block = h;
 }

@@ -14,6 +14,7 @@ int sl_drawer_init(struct sl_drawer *d, const struct sl_topology *topology,
                    const struct sl_kernels *kernels)
 {
     *d = (struct sl_drawer){.kernels = kernels, .topology = topology};
+    SL_TRY(sl_typed_drawer_init(&d->typed, topology, kernels));
     return sl_idmap_create(1, &d->map);
 }
 
@@ -29,11 +30,12 @@ void sl_drawer_fini(struct sl_drawer *d)
 {
     sl_device_drawer_fini(&d->device);
     sl_exclusion_fini(&d->exclusion);
+    sl_typed_drawer_fini(&d->typed);
     sl_forest_fini(&d->forest);
     sl_subgraph_fini(&d->subgraph);
     sl_idmap_destroy(d->map);
     for (int i = 0; i < SL_SCRATCH_ARRAYS; i++)
-        sl_pages_free(d->scratch[i].p, d->scratch[i].bytes);
+        sl_scratch_free(&d->scratch[i]);
     memset(d, 0, sizeof *d);
 }
 
@@ -47,29 +49,17 @@ uint64_t sl_drawer_bytes(const struct sl_drawer *d)
     if (d->device.residence)
         return sl_device_drawer_bytes(&d->device);
     uint64_t bytes = d->forest.bytes + d->subgraph.bytes + (d->map ? sl_idmap_bytes(d->map) : 0);
+    bytes += sl_typed_drawer_bytes(&d->typed);
     bytes += d->exclusion.scratch_bytes + d->exclusion.capacity * sizeof *d->exclusion.place;
     for (int i = 0; i < SL_SCRATCH_ARRAYS; i++)
         bytes += d->scratch[i].bytes;
     return bytes;
 }
 
-// Room for n elements of `each` bytes, keeping the first `keep`; there are never more than `most`.
 static int reserve(struct sl_drawer *d, enum sl_scratch which, uint64_t n, uint64_t keep,
                    uint64_t most, uint64_t each)
 {
-    struct sl_drawer_array *a = &d->scratch[which];
-    n = SL_MIN(n, most);
-    if (n * each <= a->bytes)
-        return SL_OK;
-    n = SL_MIN(n + n / 4, most);
-    void *fresh = sl_pages_alloc(n * each);
-    if (!fresh)
-        return sl_fail(SL_ENOMEM, "sampling: no memory for %" PRIu64 " bytes of a batch", n * each);
-    if (keep)
-        memcpy(fresh, a->p, keep * each);
-    sl_pages_free(a->p, a->bytes);
-    *a = (struct sl_drawer_array){fresh, n * each};
-    return SL_OK;
+    return sl_scratch_reserve(&d->scratch[which], n, keep, most, each);
 }
 
 static uint32_t *nodes_of(const struct sl_drawer *d)
@@ -113,22 +103,30 @@ static uint64_t edges_bound(const struct sl_drawer *d, const struct sl_draw_plan
     return edges;
 }
 
+static bool is_typed(const struct sl_drawer *d)
+{
+    return d->topology->dataset.typed.n_types > 0;
+}
+
 static int check_job(const struct sl_drawer *d, const struct sl_draw_job *job)
 {
-    const uint64_t n_nodes = d->topology->view.n_nodes;
+    const uint64_t n_nodes = sl_dataset_labelled(&d->topology->dataset);
     for (uint32_t i = 0; i < job->n_seeds; i++)
         if (job->seeds[i] >= n_nodes)
             return sl_fail(SL_EPROTO,
                            "sampling: seed %u is no vertex of a graph with %" PRIu64 " vertices",
                            job->seeds[i], n_nodes);
-    if (d->device.residence && sl_draw_plan_on_cores(job->plan))
+    if (is_typed(d))
+        SL_TRY(sl_typed_check_plan(job->plan));
+    if (d->device.residence && (is_typed(d) || sl_draw_plan_on_cores(job->plan)))
         return sl_fail(SL_EUNSUPPORTED,
-                       "sampling: a subgraph, disjoint trees or pairs on a device: wanted "
-                       "a drawer of the processor");
-    if (job->targets && (d->device.residence || job->plan->disjoint))
+                       "sampling: a subgraph, disjoint trees, pairs or several types on a device: "
+                       "wanted a drawer of the processor");
+    if (job->targets && (d->device.residence || job->plan->disjoint || is_typed(d)))
         return sl_fail(SL_EUNSUPPORTED,
-                       "sampling: edges to leave out of disjoint trees, or on a device: wanted a "
-                       "drawer of the processor and batches of one piece");
+                       "sampling: edges to leave out of disjoint trees, of a graph with several "
+                       "types, or on a device: wanted a drawer of the processor and batches of one "
+                       "piece");
     return SL_OK;
 }
 
@@ -205,7 +203,7 @@ static int draw_hop(struct sl_drawer *d, const struct sl_draw_plan *plan, uint32
         return SL_EAGAIN;
     SL_TRY(reserve_nodes(d, n_nodes + fresh, n_nodes));
     // Of vertices that were there before the hop before has read the lists.
-    sl_topology_read_ahead(d->topology, nodes_of(d) + known, n_nodes - known);
+    sl_topology_read_ahead(d->topology, &d->topology->view, nodes_of(d) + known, n_nodes - known);
     const struct sl_khop_args args = {
         .topology = &d->topology->view,
         .seed = plan->seed,
@@ -362,6 +360,8 @@ static int draw(struct sl_drawer *d, struct sl_draw_job *job)
                                  job->targets));
         d->excluded = &d->exclusion.found;
     }
+    if (is_typed(d))
+        return sl_typed_draw(&d->typed, plan, job->seeds, block, c);
     SL_TRY(plan->disjoint ? draw_trees(d, job) : draw_hops(d, plan, job->seeds, block, c));
     const uint64_t t0 = sl_now_ns();
     if (plan->disjoint) {

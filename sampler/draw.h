@@ -44,16 +44,12 @@
 #include "kernels/exclusion.h"
 #include "sampler/draw_device.h"
 #include "sampler/draw_plan.h"
+#include "sampler/draw_typed.h"
 #include "sampler/forest.h"
 #include "sampler/graph_placement.h"
+#include "sampler/scratch.h"
 #include "sampler/subgraph.h"
 #include "sampler/topology.h"
-
-// Memory that grows and keeps what is in it.
-struct sl_drawer_array {
-    void *p;
-    uint64_t bytes;
-};
 
 enum sl_scratch {
     SL_SCRATCH_NODES,
@@ -67,10 +63,11 @@ struct sl_drawer {
     const struct sl_kernels *kernels;
     const struct sl_topology *topology;
     struct sl_idmap *map;
-    struct sl_drawer_array scratch[SL_SCRATCH_ARRAYS]; // grown to the largest batch
+    struct sl_scratch_array scratch[SL_SCRATCH_ARRAYS]; // grown to the largest batch
     uint32_t largest_batch; // input nodes of the largest batch, or tree, so far
     struct sl_exclusion exclusion;
     const struct sl_excluded *excluded; // of the batch in hand, or NULL
+    struct sl_typed_drawer typed; // of a typed graph, in place of what is above
     struct sl_forest forest;
     struct sl_subgraph_room subgraph;
     struct sl_device_drawer device; // instead of map and nodes, where it has a residence

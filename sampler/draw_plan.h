@@ -27,6 +27,9 @@ struct sl_draw_plan {
     uint32_t paths, length;    // random walks: of each vertex, steps of each
     float restart;             // ... probability of starting over
     bool pairs;                // a job of links: each batch has pairs (pairs.h)
+    // Of a typed graph: (n_hops, its relations) fanout of each relation in each hop; 0 leaves it
+    // out. NULL: the hop's, for all of them. Borrowed.
+    const int64_t *by_relation;
 };
 
 // Whether each edge of a block carries how often it was walked.

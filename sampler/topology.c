@@ -31,7 +31,9 @@ static int make_sums(void *ctx, void *data)
     const struct summing *s = ctx;
     const struct sl_dataset *ds = &s->topology->dataset;
     sl_advise(ds->edge_weight, ds->n_edges * sizeof *ds->edge_weight, MADV_SEQUENTIAL);
-    return s->kernels->weight_prefix(&s->topology->view, ds->edge_weight, data);
+    struct sl_topology_view lists = s->topology->view;
+    lists.n_nodes = sl_dataset_lists(ds);
+    return s->kernels->weight_prefix(&lists, ds->edge_weight, data);
 }
 
 static int sum_weights(struct sl_topology *t, int fd, const struct sl_kernels *kernels)
@@ -59,7 +61,7 @@ int sl_topology_open(struct sl_topology *t, const char *path, const char *record
 {
     memset(t, 0, sizeof *t);
     // Whether labels are there where the job needs some has been seen by who started it.
-    unsigned need = SL_NEED_TOPOLOGY | SL_TAKES_SHARD;
+    unsigned need = SL_NEED_TOPOLOGY | SL_TAKES_SHARD | SL_TAKES_TYPES;
     if (weighted)
         need |= SL_NEED_WEIGHTS;
     SL_TRY(record ? sl_dataset_open_recorded(path, need, record, threads, &t->dataset)
@@ -122,7 +124,7 @@ void sl_topology_expect_draws(struct sl_topology *t)
 {
     const struct sl_dataset *ds = &t->dataset;
     const uint64_t available = sl_device_memory_available();
-    const uint64_t rows = (ds->n_nodes + 1) * sizeof *ds->indptr;
+    const uint64_t rows = (sl_dataset_lists(ds) + 1) * sizeof *ds->indptr;
     const uint64_t edges = ds->n_edges * sl_dtype_bytes(ds->indices_dtype);
     // A page then comes from the disk with the 2 MiB around it: well where all of them stay.
     if (rows + edges <= available / 2) {
@@ -144,9 +146,20 @@ int sl_topology_expect_device(struct sl_topology *t)
     return sl_shared_array_let_pin(&t->sums);
 }
 
-void sl_topology_read_ahead(const struct sl_topology *t, const uint32_t *nodes, uint32_t n)
+struct sl_topology_view sl_topology_relation(const struct sl_topology *t, uint32_t relation)
 {
-    const struct sl_topology_view *v = &t->view;
+    const struct sl_typed *typed = &t->dataset.typed;
+    const struct sl_relation *r = &typed->relation[relation];
+    struct sl_topology_view view = t->view;
+    // Its first vertex may stand behind its first row: numbers wrap, as pointers must not.
+    const uintptr_t shift = (uintptr_t)(r->first_row - typed->type[r->target].first);
+    view.indptr = (const uint64_t *)((uintptr_t)view.indptr + shift * sizeof *view.indptr);
+    return view;
+}
+
+void sl_topology_read_ahead(const struct sl_topology *t, const struct sl_topology_view *v,
+                            const uint32_t *nodes, uint32_t n)
+{
     const uint64_t each = sl_dtype_bytes(v->indices_dtype);
     if (!t->ahead)
         return;
@@ -189,10 +202,10 @@ void sl_topology_close(struct sl_topology *t)
 uint64_t sl_topology_resident_bytes(const struct sl_topology *t)
 {
     const struct sl_dataset *ds = &t->dataset;
-    uint64_t bytes =
-        (ds->n_nodes + 1) * sizeof *ds->indptr + ds->n_edges * sl_dtype_bytes(ds->indices_dtype) +
-        ds->n_nodes *
-            (ds->target ? ds->n_classes * sl_dtype_bytes(ds->target_dtype) : sizeof *ds->label);
+    uint64_t bytes = (sl_dataset_lists(ds) + 1) * sizeof *ds->indptr +
+                     ds->n_edges * sl_dtype_bytes(ds->indices_dtype) +
+                     ds->n_nodes * (ds->target ? ds->n_classes * sl_dtype_bytes(ds->target_dtype)
+                                               : sizeof *ds->label);
     if (t->view.weight_prefix)
         bytes += ds->n_edges * sizeof *t->view.weight_prefix;
     if (t->self_loops.has)

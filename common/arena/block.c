@@ -31,7 +31,7 @@ static bool types_add_up(const struct sl_block *b)
     const struct sl_block_type *type = sl_block_types(b);
     for (uint32_t h = 0; h <= b->n_hops; h++) {
         uint64_t sum = 0;
-        for (uint32_t t = 0; t < b->n_types; t++) {
+        for (uint32_t t = 0; t < sl_block_typed(b)->n_types; t++) {
             if (type[t].n[h] > type[t].n[b->n_hops] || (h > 0 && type[t].n[h] < type[t].n[h - 1]) ||
                 (h == b->n_hops && type[t].first != sum))
                 return false;
@@ -46,15 +46,19 @@ static bool types_add_up(const struct sl_block *b)
 static const char *find_misplaced_run(const struct sl_block *b)
 {
     const uint32_t odd = SL_BLOCK_HAS_DEGREES | SL_BLOCK_HAS_WEIGHTS | SL_BLOCK_DISJOINT;
-    if (b->flags & (odd | SL_BLOCK_HAS_PAIRS) || b->n_types == 0)
+    const struct sl_block_typed *typed = sl_block_typed(b);
+    if (b->flags & (odd | SL_BLOCK_HAS_PAIRS))
         return "flags";
-    if (b->types_offset % 8 != 0 || b->runs_offset % 8 != 0 ||
-        !holds(b, b->types_offset, (uint64_t)b->n_types * sizeof(struct sl_block_type) / 4) ||
-        !holds(b, b->runs_offset, (uint64_t)b->n_runs * sizeof(struct sl_block_run) / 4))
+    if (!holds_wide(b, b->typed_offset, sizeof *typed / sizeof(uint64_t), sizeof(uint64_t)) ||
+        !holds(b, b->typed_offset + sizeof *typed,
+               (uint64_t)typed->n_types * sizeof(struct sl_block_type) / sizeof(uint32_t)) ||
+        !holds_wide(b, typed->runs_offset,
+                    (uint64_t)typed->n_runs * sizeof(struct sl_block_run) / sizeof(uint64_t),
+                    sizeof(uint64_t)))
         return "tables of types and runs";
     if (!types_add_up(b))
         return "types";
-    for (uint32_t r = 0; r < b->n_runs; r++)
+    for (uint32_t r = 0; r < typed->n_runs; r++)
         if (!holds_run(b, &sl_block_runs(b)[r]))
             return "edges of a relation";
     return NULL;
@@ -134,7 +138,7 @@ int sl_block_check_shape(const struct sl_block *block, uint64_t room, struct sl_
                        "agree on the job's task",
                        (unsigned long long)block->batch, pairs ? block->n_pairs : 0,
                        wanted.has_pairs ? "positives and the negatives of each" : "none");
-    const uint32_t n_types = block->flags & SL_BLOCK_TYPED ? block->n_types : 0;
+    const uint32_t n_types = block->flags & SL_BLOCK_TYPED ? sl_block_typed(block)->n_types : 0;
     if (n_types != wanted.n_types)
         return sl_fail(SL_EPROTO,
                        "block of batch %llu has %u types of vertices, wanted %u: sampler and "

@@ -39,7 +39,13 @@ enum sl_block_flags {
     SL_BLOCK_DISJOINT = 16,
     // Pairs in the place of labels: of a job of links. The seeds are their ends, each once.
     SL_BLOCK_HAS_PAIRS = 32,
-    SL_BLOCK_TYPED = 64, // types_offset and runs_offset are set; not beside degrees, trees, pairs
+    SL_BLOCK_TYPED = 64, // typed_offset is set; not beside degrees, trees, pairs, weights
+};
+
+// What a typed block has besides. Behind it n_types times struct sl_block_type.
+struct sl_block_typed {
+    uint32_t n_types, n_runs;
+    uint64_t runs_offset; // struct sl_block_run (n_runs)
 };
 
 // Of a typed block: a type's part of the nodes.
@@ -90,14 +96,13 @@ struct sl_block {
                               // f32 (n_seeds, n_targets), NaN = unlabelled
     uint32_t n_targets;       // with pairs: negatives of each positive
     uint32_t n_pairs;         // where flagged: label_offset is that of struct sl_pairs
-    uint64_t degree_offset;   // u32 (n_input) in-degrees in the whole graph, when flagged
-    uint64_t rank_offset;     // u32 (n_input) places in the hotness order, when flagged. The last
-                              // array: what is before it is the sample, and what the digest covers
+    union {
+        uint64_t degree_offset; // u32 (n_input) in-degrees in the whole graph, when flagged
+        uint64_t typed_offset;  // struct sl_block_typed, when flagged
+    };
+    uint64_t rank_offset; // u32 (n_input) places in the hotness order, when flagged. The last
+                          // array: what is before it is the sample, and what the digest covers
     struct sl_block_hop hop[SL_MAX_HOPS];
-    // Typed:
-    uint32_t n_types, n_runs;
-    uint64_t types_offset; // struct sl_block_type (n_types)
-    uint64_t runs_offset;  // struct sl_block_run (n_runs)
 };
 
 #ifdef __cplusplus
@@ -216,15 +221,21 @@ static inline const uint64_t *sl_view_edge_ids(struct sl_block_view v, uint32_t 
                : (const uint64_t *)0;
 }
 
-// Both tables of a typed block are read where its header is.
+// The tables of a typed block are read where its header is.
+static inline const struct sl_block_typed *sl_block_typed(const struct sl_block *b)
+{
+    return (const struct sl_block_typed *)(const void *)((const char *)b + b->typed_offset);
+}
+
 static inline const struct sl_block_type *sl_block_types(const struct sl_block *b)
 {
-    return (const struct sl_block_type *)(const void *)((const char *)b + b->types_offset);
+    return (const struct sl_block_type *)(const void *)(sl_block_typed(b) + 1);
 }
 
 static inline const struct sl_block_run *sl_block_runs(const struct sl_block *b)
 {
-    return (const struct sl_block_run *)(const void *)((const char *)b + b->runs_offset);
+    return (const struct sl_block_run *)(const void *)((const char *)b +
+                                                       sl_block_typed(b)->runs_offset);
 }
 
 // Arrays of a run.

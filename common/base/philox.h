@@ -20,6 +20,7 @@
  *   NEGATIVE  0        negative's number    batch in epoch   epoch     group: try (sampler/pairs.h)
  *             1        likewise, of hard ones (sampler/hard.h)
  *   HARD_WALK          as SAMPLE for walks, from the batch's sources (sampler/hard.h)
+ *   RELATION  -        relation             -                -
  *   EVAL_NEGATIVE      split                low word         high word group: try (link_items.h)
  *
  * A job samples in one way, and SAMPLE (like EVAL_SAMPLE and INFER_SAMPLE) says what the words mean
@@ -60,6 +61,7 @@ enum sl_rng_stream {
     SL_RNG_EVAL_NEGATIVE = 11, // those of an evaluation
     SL_RNG_ROWS = 12,          // learned rows of vertices, as they begin
     SL_RNG_HARD_WALK = 13,     // walks to hard negatives of a mini-batch
+    SL_RNG_RELATION = 14,      // keys of the relations of a typed graph
 };
 
 struct sl_rng_block {
@@ -90,6 +92,17 @@ static inline SL_HOST_DEVICE struct sl_rng_block sl_philox(uint64_t seed, uint32
     }
     struct sl_rng_block out = {{c0, c1, c2, c3}};
     return out;
+}
+
+// The key of what is drawn in one relation of a graph of several (common/data/typed.h): the job's
+// own for relation 0, so that a graph of one relation draws what a plain one does.
+static inline uint64_t sl_rng_relation_seed(uint64_t seed, uint32_t relation)
+{
+    if (relation == 0)
+        return seed;
+    const uint32_t word0 = sl_rng_word0(SL_RNG_RELATION, 0, 0);
+    const struct sl_rng_block key = sl_philox(seed, word0, relation, 0, 0);
+    return (uint64_t)key.w[1] << 32 | key.w[0];
 }
 
 // [0, 1) with 24 bits.

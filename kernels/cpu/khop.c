@@ -169,7 +169,7 @@ SL_INLINE int plan(struct hop *hop, const bool excludes)
     uint64_t *edge = hop->pipe.edge + hop->pipe.n;
     uint32_t n = 0;
     while (hop->row < args->n_dst && hop->drawn.n < SL_KHOP_LANES) {
-        const uint64_t *indptr = &args->topology->indptr[args->nodes[hop->row]];
+        const uint64_t *indptr = &args->topology->indptr[args->rows[hop->row]];
         uint64_t first = indptr[0], degree = indptr[1] - first;
         if (__builtin_expect(degree >= UINT32_MAX, 0))
             return sl_khop_fail_degree(args, hop->row, degree);
@@ -230,5 +230,6 @@ SL_SIMD(int, khop, (const struct sl_khop_args *args), (args))
 int sl_cpu_khop_uniform(const struct sl_khop_args *args)
 {
     SL_TRY(sl_check_khop_uniform(args));
-    return khop(args);
+    const struct sl_khop_args own = sl_khop_with_rows(args);
+    return khop(&own);
 }

@@ -91,7 +91,7 @@ SL_INLINE void sl_khop_fetch_offsets(const struct sl_topology_view *t, uint32_t 
 SL_INLINE void sl_khop_fetch_row(const struct sl_khop_args *args, uint64_t row)
 {
     if (row < args->n_dst)
-        sl_khop_fetch_offsets(args->topology, args->nodes[row]);
+        sl_khop_fetch_offsets(args->topology, args->rows[row]);
 }
 
 // The edge's local id; nodes and map have room for a new one.

@@ -153,7 +153,7 @@ SL_INLINE void choose(struct hop *hop, uint64_t first, uint32_t degree, struct s
 SL_INLINE int sample_row(struct hop *hop, uint32_t row)
 {
     const struct sl_khop_args *args = hop->args;
-    const uint64_t *indptr = &args->topology->indptr[args->nodes[row]];
+    const uint64_t *indptr = &args->topology->indptr[args->rows[row]];
     const uint64_t room = SL_MIN(args->indices_capacity, (uint64_t)UINT32_MAX);
     uint64_t first = indptr[0], degree = indptr[1] - first;
     if (__builtin_expect(degree >= UINT32_MAX, 0))
@@ -181,7 +181,7 @@ SL_INLINE int sample_row(struct hop *hop, uint32_t row)
 SL_INLINE void prefetch_row(const struct sl_khop_args *args, uint64_t row)
 {
     if (row < args->n_dst)
-        sl_khop_fetch(sl_khop_ids_of(args->topology), args->topology->indptr[args->nodes[row]]);
+        sl_khop_fetch(sl_khop_ids_of(args->topology), args->topology->indptr[args->rows[row]]);
 }
 
 SL_SIMD(int, sample, (const struct sl_khop_args *args), (args))
@@ -214,5 +214,6 @@ SL_SIMD(int, sample, (const struct sl_khop_args *args), (args))
 int sl_cpu_labor(const struct sl_khop_args *args)
 {
     SL_TRY(sl_check_labor(args));
-    return sample(args);
+    const struct sl_khop_args own = sl_khop_with_rows(args);
+    return sample(&own);
 }

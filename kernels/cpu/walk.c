@@ -109,7 +109,7 @@ static void note_excluded(struct walks *w)
     const struct sl_excluded *excluded = w->args->excluded;
     memset(w->excludes, 0, sizeof w->excludes);
     for (uint32_t row = 0; row < excluded->n_rows; row++) {
-        const uint32_t at = sl_idmap_hash(w->args->nodes[row], 32 - EXCLUDE_BITS);
+        const uint32_t at = sl_idmap_hash(w->args->rows[row], 32 - EXCLUDE_BITS);
         const uint64_t has = excluded->offsets[row + 1] > excluded->offsets[row];
         w->excludes[at / 64] |= has << (at % 64);
     }
@@ -158,7 +158,7 @@ SL_INLINE int choose(struct walks *w, uint32_t row, uint32_t n, uint32_t path, u
             if (at == NOBODY)
                 continue;
             if (restart > 0 && sl_rng_unit(w->restart_words[word]) < restart)
-                at = hop->nodes[row + r];
+                at = hop->rows[row + r];
             uint64_t first = indptr[at], degree = indptr[at + 1] - first;
             if (__builtin_expect(degree >= UINT32_MAX, 0))
                 return sl_walk_fail_degree(w->args, at, degree);
@@ -197,7 +197,7 @@ SL_INLINE void move(struct walks *w, uint32_t row, uint32_t n, uint32_t path, ui
             uint32_t vertex = sl_khop_read(ids, w->position[i]);
             sl_khop_fetch_offsets(hop->topology, vertex);
             w->at[i] = vertex;
-            *met = vertex == hop->nodes[row + r] ? NOBODY : vertex;
+            *met = vertex == hop->rows[row + r] ? NOBODY : vertex;
         }
     }
 }
@@ -209,7 +209,7 @@ SL_INLINE int walk(struct walks *w, uint32_t row, uint32_t n)
     for (uint32_t path = 0; path < args->paths; path += PATHS) {
         uint32_t n_paths = SL_MIN(args->paths - path, (uint32_t)PATHS);
         for (uint32_t p = 0; p < n_paths; p++)
-            memcpy(w->at + p * ROWS, args->nodes + row, n * sizeof w->at[0]);
+            memcpy(w->at + p * ROWS, args->rows + row, n * sizeof w->at[0]);
         for (uint32_t step = 0; step < args->length; step++) {
             if ((step & 3) == 0)
                 draw_words(w, row, path, n_paths, step);
@@ -347,5 +347,6 @@ SL_SIMD(int, sample, (const struct sl_khop_args *args), (args))
 int sl_cpu_random_walk(const struct sl_khop_args *args)
 {
     SL_TRY(sl_check_random_walk(args));
-    return sample(args);
+    const struct sl_khop_args own = sl_khop_with_rows(args);
+    return sample(&own);
 }

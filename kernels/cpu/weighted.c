@@ -162,7 +162,7 @@ SL_INLINE void prefetch_sums(const struct sl_khop_args *args, uint32_t k, uint64
     const struct sl_topology_view *t = args->topology;
     if (row >= args->n_dst)
         return;
-    const uint64_t *indptr = &t->indptr[args->nodes[row]];
+    const uint64_t *indptr = &t->indptr[args->rows[row]];
     uint64_t degree = indptr[1] - indptr[0];
     if (degree == 0 || (degree <= k && t->weights_positive))
         return;
@@ -327,8 +327,8 @@ SL_INLINE int sample_group(struct hop *hop, uint32_t row, uint32_t n)
     sl_weighted_shorts_reset(&hop->shorts);
     sl_weighted_longs_reset(&hop->longs);
     for (uint32_t l = 0; l < n; l++) {
-        uint64_t first = t->indptr[args->nodes[row + l]];
-        uint64_t degree = t->indptr[args->nodes[row + l] + 1] - first;
+        uint64_t first = t->indptr[args->rows[row + l]];
+        uint64_t degree = t->indptr[args->rows[row + l] + 1] - first;
         if (__builtin_expect(degree >= UINT32_MAX, 0))
             return sl_khop_fail_degree(args, row + l, degree);
         sl_khop_fetch_row(args, (uint64_t)row + l + 2 * (uint64_t)hop->n_lanes);
@@ -346,8 +346,8 @@ SL_INLINE int sample_group(struct hop *hop, uint32_t row, uint32_t n)
     if (n_drawn > 0)
         draw(hop, row, in_lanes, n_in_lanes);
     for (uint32_t l = 0; l < n; l++) {
-        uint64_t first = t->indptr[args->nodes[row + l]];
-        uint64_t degree = t->indptr[args->nodes[row + l] + 1] - first;
+        uint64_t first = t->indptr[args->rows[row + l]];
+        uint64_t degree = t->indptr[args->rows[row + l] + 1] - first;
         const struct sl_excluded_row out = sl_excluded_row(args->excluded, row + l);
         SL_TRY(push_edges(hop, l, first, degree, out));
         args->indptr[row + l + 1] = (uint32_t)hop->n_edges;
@@ -396,7 +396,8 @@ SL_SIMD(int, sample, (const struct sl_khop_args *args), (args))
 int sl_cpu_khop_weighted(const struct sl_khop_args *args)
 {
     SL_TRY(sl_check_khop_weighted(args));
-    return sample(args);
+    const struct sl_khop_args own = sl_khop_with_rows(args);
+    return sample(&own);
 }
 
 // ---- running sums -------------------------------------------------------------------------------

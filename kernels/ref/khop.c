@@ -29,7 +29,7 @@ static uint32_t draw_position(const struct sl_khop_args *args, uint32_t row, uin
 static int sample_row(const struct sl_khop_args *args, uint32_t row, uint32_t *taken,
                       uint64_t *n_edges)
 {
-    const uint64_t *indptr = args->topology->indptr + args->nodes[row];
+    const uint64_t *indptr = args->topology->indptr + args->rows[row];
     uint64_t degree = indptr[1] - indptr[0];
     if (degree >= UINT32_MAX)
         return sl_khop_fail_degree(args, row, degree);
@@ -50,6 +50,8 @@ static int sample_row(const struct sl_khop_args *args, uint32_t row, uint32_t *t
 int sl_ref_khop_uniform(const struct sl_khop_args *args)
 {
     SL_TRY(sl_check_khop_uniform(args));
+    const struct sl_khop_args own = sl_khop_with_rows(args);
+    args = &own;
     uint32_t *taken = NULL;
     if (args->fanout > 0) {
         struct sl_distinct *scratch;

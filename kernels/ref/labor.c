@@ -30,8 +30,8 @@ static int compare_keys(const void *a, const void *b)
 
 static int sample_row(const struct sl_khop_args *args, uint32_t row, uint64_t *n_edges)
 {
-    uint64_t first = args->topology->indptr[args->nodes[row]];
-    uint64_t degree = args->topology->indptr[args->nodes[row] + 1] - first;
+    uint64_t first = args->topology->indptr[args->rows[row]];
+    uint64_t degree = args->topology->indptr[args->rows[row] + 1] - first;
     if (degree >= UINT32_MAX)
         return sl_khop_fail_degree(args, row, degree);
     const struct sl_excluded_row out = sl_excluded_row(args->excluded, row);
@@ -57,6 +57,8 @@ static int sample_row(const struct sl_khop_args *args, uint32_t row, uint64_t *n
 int sl_ref_labor(const struct sl_khop_args *args)
 {
     SL_TRY(sl_check_labor(args));
+    const struct sl_khop_args own = sl_khop_with_rows(args);
+    args = &own;
     uint64_t n_edges = sl_khop_first_edge(args);
     for (uint32_t row = args->first_row; row < args->n_dst; row++) {
         SL_TRY(sample_row(args, row, &n_edges));

@@ -35,7 +35,7 @@ static void count(struct met *met, uint32_t vertex)
 
 static int walk_path(const struct sl_khop_args *args, uint32_t i, uint32_t p, struct met *met)
 {
-    const uint32_t start = args->nodes[i];
+    const uint32_t start = args->rows[i];
     uint32_t at = start;
     for (uint32_t s = 0; s < args->length; s++) {
         uint32_t group = p * sl_walk_path_groups(args->length) + s / 4;
@@ -86,6 +86,8 @@ static int sample_row(const struct sl_khop_args *args, uint32_t i, struct met *m
 int sl_ref_random_walk(const struct sl_khop_args *args)
 {
     SL_TRY(sl_check_random_walk(args));
+    const struct sl_khop_args own = sl_khop_with_rows(args);
+    args = &own;
     size_t steps = (size_t)args->paths * args->length;
     struct met met = {0};
     void *scratch;

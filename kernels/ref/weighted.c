@@ -68,8 +68,8 @@ static int add_all(const struct sl_khop_args *args, const struct row *row,
 static int sample_row(const struct sl_khop_args *args, uint32_t i, struct row *row,
                       uint64_t *n_edges)
 {
-    uint64_t first = args->topology->indptr[args->nodes[i]];
-    uint64_t degree = args->topology->indptr[args->nodes[i] + 1] - first;
+    uint64_t first = args->topology->indptr[args->rows[i]];
+    uint64_t degree = args->topology->indptr[args->rows[i] + 1] - first;
     if (degree >= UINT32_MAX)
         return sl_khop_fail_degree(args, i, degree);
     row->prefix = args->topology->weight_prefix + first;
@@ -103,6 +103,8 @@ static int sample_row(const struct sl_khop_args *args, uint32_t i, struct row *r
 int sl_ref_khop_weighted(const struct sl_khop_args *args)
 {
     SL_TRY(sl_check_khop_weighted(args));
+    const struct sl_khop_args own = sl_khop_with_rows(args);
+    args = &own;
     struct row row = {0};
     if (args->fanout > 0) {
         void *scratch;

@@ -148,7 +148,7 @@ TEST(a_graph_that_does_not_fit_is_read_a_hop_at_a_time)
     sl_memory_set_bound(NULL, NULL);
     ck_assert(t.ahead && !t.locked);
     const uint32_t nodes[] = {4, 0, 1};
-    sl_topology_read_ahead(&t, nodes, 3); // the system takes it
+    sl_topology_read_ahead(&t, &t.view, nodes, 3); // the system takes it
     sl_topology_close(&t);
 }
 

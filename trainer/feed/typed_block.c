@@ -11,7 +11,7 @@ int sl_typed_block_check(const struct sl_block *block, const struct sl_typed *ty
 {
     const struct sl_block_type *type = sl_block_types(block);
     const struct sl_block_run *runs = sl_block_runs(block);
-    const uint32_t n_runs = typed->n_types ? block->n_runs : 0;
+    const uint32_t n_runs = typed->n_types ? sl_block_typed(block)->n_runs : 0;
     uint64_t last = 0;
     for (uint32_t i = 0; i < n_runs; i++) {
         const struct sl_block_run *r = &runs[i];
@@ -56,7 +56,8 @@ const struct sl_block_run *sl_block_find_run(const struct sl_block *block, uint3
                                              uint32_t relation)
 {
     const struct sl_block_run *runs = sl_block_runs(block);
-    uint32_t low = 0, high = block->n_runs;
+    const uint32_t n_runs = sl_block_typed(block)->n_runs;
+    uint32_t low = 0, high = n_runs;
     while (low < high) {
         const uint32_t middle = low + (high - low) / 2;
         const struct sl_block_run *r = &runs[middle];
@@ -65,7 +66,6 @@ const struct sl_block_run *sl_block_find_run(const struct sl_block *block, uint3
         else
             high = middle;
     }
-    const bool found =
-        low < block->n_runs && runs[low].hop == hop && runs[low].relation == relation;
+    const bool found = low < n_runs && runs[low].hop == hop && runs[low].relation == relation;
     return found ? &runs[low] : NULL;
 }

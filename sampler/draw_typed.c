@@ -1,0 +1,397 @@
+#include "sampler/draw_typed.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/bits.h"
+#include "common/base/error.h"
+#include "common/base/philox.h"
+
+static const struct sl_typed *types_of(const struct sl_typed_drawer *d)
+{
+    return &d->topology->dataset.typed;
+}
+
+int sl_typed_drawer_init(struct sl_typed_drawer *d, const struct sl_topology *topology,
+                         const struct sl_kernels *kernels)
+{
+    *d = (struct sl_typed_drawer){.kernels = kernels, .topology = topology};
+    const struct sl_typed *t = types_of(d);
+    if (t->n_types == 0)
+        return SL_OK;
+    d->part = calloc(t->n_types, sizeof *d->part);
+    d->rows = calloc(SL_MAX(t->n_relations, 1u), sizeof *d->rows);
+    return d->part && d->rows ? SL_OK : sl_fail(SL_ENOMEM, "sampling: no memory for types");
+}
+
+void sl_typed_drawer_fini(struct sl_typed_drawer *d)
+{
+    for (uint32_t t = 0; d->part && t < types_of(d)->n_types; t++) {
+        sl_idmap_destroy(d->part[t].map);
+        sl_scratch_free(&d->part[t].nodes);
+    }
+    for (uint32_t r = 0; d->rows && r < types_of(d)->n_relations; r++) {
+        sl_scratch_free(&d->rows[r].indptr);
+        sl_scratch_free(&d->rows[r].indices);
+        sl_scratch_free(&d->rows[r].beside);
+    }
+    free(d->part);
+    free(d->rows);
+    sl_scratch_free(&d->runs);
+    *d = (struct sl_typed_drawer){0};
+}
+
+uint64_t sl_typed_drawer_bytes(const struct sl_typed_drawer *d)
+{
+    uint64_t bytes = d->runs.bytes;
+    for (uint32_t t = 0; d->part && t < types_of(d)->n_types; t++)
+        bytes += d->part[t].nodes.bytes + (d->part[t].map ? sl_idmap_bytes(d->part[t].map) : 0);
+    for (uint32_t r = 0; d->rows && r < types_of(d)->n_relations; r++)
+        bytes += d->rows[r].indptr.bytes + d->rows[r].indices.bytes + d->rows[r].beside.bytes;
+    return bytes;
+}
+
+int sl_typed_check_plan(const struct sl_draw_plan *plan)
+{
+    const char *odd = sl_draw_plan_has_visits(plan)               ? "random walks"
+                      : plan->disjoint                            ? "disjoint trees"
+                      : plan->subgraph != SL_SUBGRAPH_DIRECTIONAL ? "a subgraph of the vertices"
+                      : plan->pairs                               ? "pairs"
+                      : plan->degrees                             ? "degrees"
+                                                                  : NULL;
+    return odd ? sl_fail(SL_EUNSUPPORTED,
+                         "sampling: %s of a graph with several types: wanted a plain graph", odd)
+               : SL_OK;
+}
+
+// ---- vertices -----------------------------------------------------------------------------------
+
+static uint32_t *nodes_of(const struct sl_typed_part *p)
+{
+    return p->nodes.p;
+}
+
+static uint32_t capacity_of(const struct sl_typed_part *p)
+{
+    return (uint32_t)(p->nodes.bytes / sizeof(uint32_t));
+}
+
+static int reserve_nodes(const struct sl_typed_drawer *d, uint32_t type, uint64_t more)
+{
+    struct sl_typed_part *p = &d->part[type];
+    return sl_scratch_reserve(&p->nodes, p->n + more, p->n, types_of(d)->type[type].n,
+                              sizeof(uint32_t));
+}
+
+static int begin_parts(struct sl_typed_drawer *d)
+{
+    for (uint32_t t = 0; t < types_of(d)->n_types; t++) {
+        struct sl_typed_part *p = &d->part[t];
+        p->n = 0;
+        memset(p->after, 0, sizeof p->after);
+        if (p->map)
+            SL_TRY(sl_idmap_reset(p->map, SL_MAX(p->largest, 1u)));
+    }
+    for (uint32_t r = 0; r < types_of(d)->n_relations; r++)
+        d->rows[r].n_rows = d->rows[r].n_edges = 0;
+    d->n_runs = 0;
+    return SL_OK;
+}
+
+static int make_map(struct sl_typed_part *p)
+{
+    return p->map ? SL_OK : sl_idmap_create(1, &p->map);
+}
+
+static int put_seeds(struct sl_typed_drawer *d, const uint32_t *seeds, uint32_t n)
+{
+    struct sl_typed_part *p = &d->part[0];
+    uint32_t local;
+    SL_TRY(make_map(p));
+    SL_TRY(reserve_nodes(d, 0, n));
+    for (uint32_t i = 0; i < n; i++)
+        SL_TRY(sl_idmap_insert(p->map, seeds[i], nodes_of(p), &p->n, capacity_of(p), &local));
+    if (p->n != n)
+        return sl_fail(SL_EPROTO,
+                       "sampling: %u seeds, only %u of them different: wanted no vertex twice", n,
+                       p->n);
+    p->after[0] = n;
+    return SL_OK;
+}
+
+// ---- one relation in one hop --------------------------------------------------------------------
+
+struct draw {
+    const struct sl_draw_plan *plan;
+    uint32_t h, relation;
+    int64_t fanout;
+    struct sl_topology_view view;
+    const struct sl_typed_part *target;
+    struct sl_typed_part *source;
+    uint32_t first, n_dst; // rows
+};
+
+static uint64_t edges_bound(const struct draw *r)
+{
+    if (r->fanout >= 0)
+        return (uint64_t)r->fanout * (r->n_dst - r->first);
+    const uint32_t *rows = nodes_of(r->target);
+    uint64_t edges = 0;
+    for (uint32_t i = r->first; i < r->n_dst; i++)
+        edges += r->view.indptr[rows[i] + (uint64_t)1] - r->view.indptr[rows[i]];
+    return edges;
+}
+
+// *n_edges: of all rows. SL_EAGAIN: there is no room for them.
+static int draw_rows(const struct sl_typed_drawer *d, const struct draw *r, uint64_t bound,
+                     const struct sl_block *block, const struct sl_hop_room *room,
+                     uint32_t *n_edges)
+{
+    const struct sl_draw_plan *plan = r->plan;
+    const struct sl_khop_args args = {
+        .topology = &r->view,
+        .seed = sl_rng_relation_seed(plan->seed, r->relation),
+        .stream = plan->stream,
+        .epoch = block->epoch,
+        .batch = (uint32_t)block->batch,
+        .hop = r->h,
+        .fanout = r->fanout,
+        .replace = plan->replace,
+        .n_dst = r->n_dst,
+        .rows = nodes_of(r->target),
+        .first_row = r->first,
+        .nodes = nodes_of(r->source),
+        .n_nodes = &r->source->n,
+        .nodes_capacity = capacity_of(r->source),
+        .map = r->source->map,
+        .indptr = room->indptr,
+        .indices = room->indices,
+        .indices_capacity = room->edges,
+        .n_edges = n_edges,
+        .edge_ids = plan->edge_ids ? room->second : NULL,
+    };
+    sl_topology_read_ahead(d->topology, &r->view, args.rows + r->first, r->n_dst - r->first);
+    const int rc = d->kernels->sample[plan->kind](&args);
+    return rc == SL_ERANGE && room->edges < bound ? SL_EAGAIN : rc;
+}
+
+static int add_run(struct sl_typed_drawer *d, const struct sl_block_run *run)
+{
+    SL_TRY(
+        sl_scratch_reserve(&d->runs, d->n_runs + (uint64_t)1, d->n_runs, UINT64_MAX, sizeof *run));
+    ((struct sl_block_run *)d->runs.p)[d->n_runs++] = *run;
+    return SL_OK;
+}
+
+static struct sl_block_run run_of(uint32_t h, uint32_t relation, const struct sl_block_hop *hop)
+{
+    return (struct sl_block_run){.hop = h,
+                                 .relation = relation,
+                                 .n_dst = hop->n_dst,
+                                 .n_edges = hop->n_edges,
+                                 .indptr_offset = hop->indptr_offset,
+                                 .indices_offset = hop->indices_offset,
+                                 .edge_ids_offset = hop->edge_ids_offset};
+}
+
+// Straight into the block.
+static int draw_run(struct sl_typed_drawer *d, const struct draw *r, struct sl_block *block,
+                    struct sl_block_cursor *c)
+{
+    const uint32_t beside = sl_draw_plan_beside(r->plan);
+    const uint64_t bound = edges_bound(r);
+    const struct sl_block_cursor before = *c;
+    struct sl_block_hop hop = {0};
+    struct sl_hop_room room;
+    uint32_t n_edges;
+    if (bound == 0)
+        return SL_OK;
+    if (!sl_block_begin_hop(c, &hop, r->n_dst, bound, beside, &room))
+        return SL_EAGAIN;
+    SL_TRY(draw_rows(d, r, bound, block, &room, &n_edges));
+    if (n_edges == 0) {
+        *c = before;
+        return SL_OK;
+    }
+    sl_block_end_hop(c, &hop, n_edges, beside, &room);
+    const struct sl_block_run run = run_of(r->h, r->relation, &hop);
+    return add_run(d, &run);
+}
+
+// Rows that no hop has drawn have no edges.
+static int pad_rows(struct sl_typed_rows *rows, uint32_t n)
+{
+    SL_TRY(sl_scratch_reserve(&rows->indptr, (uint64_t)n + 1, (uint64_t)rows->n_rows + 1,
+                              UINT64_MAX, sizeof(uint32_t)));
+    uint32_t *indptr = rows->indptr.p;
+    indptr[0] = 0;
+    while (rows->n_rows < n)
+        indptr[++rows->n_rows] = rows->n_edges;
+    return SL_OK;
+}
+
+// Behind the relation's rows of earlier hops.
+static int draw_more(struct sl_typed_drawer *d, const struct draw *r, const struct sl_block *block,
+                     const struct sl_block_cursor *c)
+{
+    const uint32_t beside = sl_draw_plan_beside(r->plan);
+    struct sl_typed_rows *rows = &d->rows[r->relation];
+    const uint64_t bound = rows->n_edges + edges_bound(r);
+    const uint64_t fit = c->capacity / (sizeof(uint32_t) + beside);
+    const uint64_t edges = SL_MIN(bound, fit);
+    if (edges < rows->n_edges)
+        return SL_EAGAIN;
+    if (bound == rows->n_edges)
+        return SL_OK;
+    if (rows->indptr.bytes == 0)
+        SL_TRY(sl_scratch_reserve(&rows->indptr, (uint64_t)r->n_dst + 1, 0, UINT64_MAX,
+                                  sizeof(uint32_t)));
+    SL_TRY(pad_rows(rows, r->first));
+    SL_TRY(sl_scratch_reserve(&rows->indptr, (uint64_t)r->n_dst + 1, (uint64_t)r->first + 1,
+                              UINT64_MAX, sizeof(uint32_t)));
+    SL_TRY(sl_scratch_reserve(&rows->indices, edges, rows->n_edges, fit, sizeof(uint32_t)));
+    if (beside)
+        SL_TRY(sl_scratch_reserve(&rows->beside, edges, rows->n_edges, fit, beside));
+    const struct sl_hop_room room = {edges, rows->indptr.p, rows->indices.p, rows->beside.p};
+    SL_TRY(draw_rows(d, r, bound, block, &room, &rows->n_edges));
+    rows->n_rows = r->n_dst;
+    return SL_OK;
+}
+
+static int draw_hop(struct sl_typed_drawer *d, const struct sl_draw_plan *plan, uint32_t h,
+                    struct sl_block *block, struct sl_block_cursor *c)
+{
+    const struct sl_typed *t = types_of(d);
+    for (uint32_t i = 0; i < t->n_relations; i++) {
+        const struct sl_relation *relation = &t->relation[i];
+        struct draw r = {
+            .plan = plan,
+            .h = h,
+            .relation = i,
+            .fanout = plan->by_relation ? plan->by_relation[(uint64_t)h * t->n_relations + i]
+                                        : plan->fanout[h],
+            .target = &d->part[relation->target],
+            .source = &d->part[relation->source],
+        };
+        r.n_dst = r.target->after[h];
+        r.first = plan->expand_new && h > 0 ? r.target->after[h - 1] : 0;
+        if (r.fanout == 0 || r.first == r.n_dst)
+            continue;
+        r.view = sl_topology_relation(d->topology, i);
+        SL_TRY(make_map(r.source));
+        SL_TRY(reserve_nodes(d, relation->source, edges_bound(&r)));
+        SL_TRY(plan->expand_new ? draw_more(d, &r, block, c) : draw_run(d, &r, block, c));
+    }
+    for (uint32_t i = 0; i < t->n_types; i++)
+        d->part[i].after[h + 1] = d->part[i].n;
+    return SL_OK;
+}
+
+// ---- into the block -----------------------------------------------------------------------------
+
+// The arrays of a relation that all its hops share. SL_EAGAIN.
+static int put_rows(const struct sl_typed_drawer *d, const struct sl_draw_plan *plan,
+                    uint32_t relation, struct sl_block_cursor *c)
+{
+    struct sl_typed_rows *rows = &d->rows[relation];
+    const uint32_t target = types_of(d)->relation[relation].target;
+    const uint32_t n_dst = d->part[target].after[plan->n_hops - 1];
+    const uint32_t beside = sl_draw_plan_beside(plan);
+    struct sl_block_hop all = {0};
+    struct sl_hop_room room;
+    SL_TRY(pad_rows(rows, n_dst));
+    if (!sl_block_begin_hop(c, &all, n_dst, rows->n_edges, beside, &room) ||
+        room.edges < rows->n_edges)
+        return SL_EAGAIN;
+    memcpy(room.indptr, rows->indptr.p, ((size_t)n_dst + 1) * sizeof *room.indptr);
+    memcpy(room.indices, rows->indices.p, (size_t)rows->n_edges * sizeof *room.indices);
+    if (beside)
+        memcpy(room.second, rows->beside.p, (size_t)rows->n_edges * beside);
+    sl_block_end_hop(c, &all, rows->n_edges, beside, &room);
+    rows->placed = run_of(0, relation, &all);
+    return SL_OK;
+}
+
+// A hop's run is the first part of the relation's rows.
+static int put_shared(struct sl_typed_drawer *d, const struct sl_draw_plan *plan,
+                      struct sl_block_cursor *c)
+{
+    const struct sl_typed *t = types_of(d);
+    for (uint32_t i = 0; i < t->n_relations; i++)
+        if (d->rows[i].n_edges > 0)
+            SL_TRY(put_rows(d, plan, i, c));
+    for (uint32_t h = 0; h < plan->n_hops; h++)
+        for (uint32_t i = 0; i < t->n_relations; i++) {
+            const struct sl_typed_rows *rows = &d->rows[i];
+            struct sl_block_run run = rows->placed;
+            if (rows->n_edges == 0)
+                continue;
+            run.hop = h;
+            run.n_dst = d->part[t->relation[i].target].after[h];
+            run.n_edges = ((const uint32_t *)rows->indptr.p)[run.n_dst];
+            if (run.n_edges > 0)
+                SL_TRY(add_run(d, &run));
+        }
+    return SL_OK;
+}
+
+static bool put_nodes(const struct sl_typed_drawer *d, struct sl_block *block,
+                      struct sl_block_cursor *c)
+{
+    uint32_t *nodes =
+        sl_block_place(c, (uint64_t)block->n_input * sizeof *nodes, &block->nodes_offset);
+    for (uint32_t t = 0; nodes && t < types_of(d)->n_types; t++) {
+        memcpy(nodes, d->part[t].nodes.p, d->part[t].n * sizeof *nodes);
+        nodes += d->part[t].n;
+    }
+    return nodes != NULL;
+}
+
+static bool put_tables(const struct sl_typed_drawer *d, struct sl_block *block,
+                       struct sl_block_cursor *c)
+{
+    const uint32_t n_types = types_of(d)->n_types;
+    const uint64_t bytes = d->n_runs * sizeof(struct sl_block_run);
+    struct sl_block_typed *table = sl_block_place(
+        c, sizeof *table + n_types * sizeof(struct sl_block_type), &block->typed_offset);
+    struct sl_block_run *runs = table ? sl_block_place(c, bytes, &table->runs_offset) : NULL;
+    if (!runs)
+        return false;
+    struct sl_block_type *type = (struct sl_block_type *)(void *)(table + 1);
+    table->n_types = n_types;
+    table->n_runs = d->n_runs;
+    for (uint32_t t = 0, first = 0; t < n_types; first += d->part[t++].n) {
+        type[t].first = first;
+        memcpy(type[t].n, d->part[t].after, sizeof type[t].n);
+    }
+    for (uint32_t i = 0; i < d->n_runs; i++) {
+        runs[i] = ((const struct sl_block_run *)d->runs.p)[i];
+        block->hop[runs[i].hop].n_edges += runs[i].n_edges;
+        block->n_edges += runs[i].n_edges;
+    }
+    return true;
+}
+
+int sl_typed_draw(struct sl_typed_drawer *d, const struct sl_draw_plan *plan, const uint32_t *seeds,
+                  struct sl_block *block, struct sl_block_cursor *c)
+{
+    const uint32_t n_types = types_of(d)->n_types;
+    SL_TRY(begin_parts(d));
+    SL_TRY(put_seeds(d, seeds, block->n_seeds));
+    for (uint32_t h = 0; h < plan->n_hops; h++)
+        SL_TRY(draw_hop(d, plan, h, block, c));
+    if (plan->expand_new)
+        SL_TRY(put_shared(d, plan, c));
+    block->flags |= SL_BLOCK_TYPED;
+    for (uint32_t h = 0; h <= plan->n_hops; h++) {
+        block->n_nodes[h] = 0;
+        for (uint32_t t = 0; t < n_types; t++)
+            block->n_nodes[h] += d->part[t].after[h];
+    }
+    for (uint32_t h = 0; h < plan->n_hops; h++)
+        block->hop[h].n_dst = block->n_nodes[h];
+    block->n_input = block->n_nodes[plan->n_hops];
+    for (uint32_t t = 0; t < n_types; t++)
+        d->part[t].largest = SL_MAX(d->part[t].largest, d->part[t].n);
+    return put_nodes(d, block, c) && put_tables(d, block, c) ? SL_OK : SL_EAGAIN;
+}

@@ -1,0 +1,439 @@
+// Blocks of typed graphs: equal to a slow reference that knows no shifted rows and no runs; what
+// the format promises; memory that is too small.
+#include "tests/unit/sampler_fixture.h"
+#include "tests/unit/suite.h"
+#include "trainer/feed/typed_block.h"
+
+enum { TYPES = 5, RELATIONS = 7, N = 1001 };
+
+/*
+ * The fixture's graph, split into relations: "user" is the type with labels, "one" has one vertex,
+ * "none" has no edges at all. Self-loops and repeated edges are within "user", an edge of each
+ * vertex comes from "one", and the last relation has no edges.
+ */
+static const struct {
+    uint32_t first, n;
+} PARTS[TYPES] = {{0, 500}, {500, 300}, {800, 1}, {801, 190}, {991, 10}};
+static const struct {
+    uint32_t source, target, degree;
+} RELATION[RELATIONS] = {{1, 0, 12}, {0, 0, 9},   {0, 1, 30}, {2, 0, 1},
+                         {3, 1, 4},  {0, 2, 400}, {3, 3, 0}};
+
+static struct fixture fx; // arrays by row
+static struct sl_drawer drawer, slow;
+static struct sl_vertex_type types[TYPES];
+static struct sl_relation relations[RELATIONS];
+
+static void must(int rc)
+{
+    EXPECT(rc == SL_OK, "%d: %s", rc, sl_error_message());
+}
+
+static uint32_t source_of(uint32_t r, uint32_t v, uint32_t j)
+{
+    const uint32_t t = RELATION[r].source;
+    if (r == 1 && j % 4 == 1) // itself, or what was before
+        return j % 8 == 1 ? v : source_of(r, v, j - 1);
+    return PARTS[t].first + fixture_word(v * 8 + r, j + 1) % PARTS[t].n;
+}
+
+static uint32_t degree_of(uint32_t r, uint32_t v)
+{
+    const uint32_t most = RELATION[r].degree;
+    return most <= 1 || most > 100 ? most : v % 5 == 4 ? 0 : fixture_word(v, r) % (most + 1);
+}
+
+static void make_weights(void)
+{
+    struct sl_dataset *ds = &fx.topology.dataset;
+    struct sl_topology_view lists = fx.topology.view;
+    lists.n_nodes = ds->typed.n_rows;
+    fx.edge_weight = fixture_alloc(ds->n_edges * sizeof *fx.edge_weight);
+    fx.weight_prefix = fixture_alloc(ds->n_edges * sizeof *fx.weight_prefix);
+    for (uint64_t e = 0; e < ds->n_edges; e++)
+        fx.edge_weight[e] = fixture_word((uint32_t)e, 5) % 4 ? (float)(1 + e % 9) : 0.0f;
+    must(sl_kernels_ref()->weight_prefix(&lists, fx.edge_weight, fx.weight_prefix));
+    fx.topology.view.weight_prefix = fx.weight_prefix;
+}
+
+static void setup(void)
+{
+    struct sl_dataset *ds = &fx.topology.dataset;
+    uint64_t row = 0, e = 0, most = 0;
+    fx = (struct fixture){0};
+    for (uint32_t r = 0; r < RELATIONS; r++)
+        most += (uint64_t)PARTS[RELATION[r].target].n * RELATION[r].degree;
+    fx.indptr = fixture_alloc((RELATIONS * N + 1) * sizeof *fx.indptr);
+    fx.indices = fixture_alloc(most * sizeof *fx.indices);
+    fx.label = fixture_alloc(PARTS[0].n * sizeof *fx.label);
+    for (uint32_t r = 0; r < RELATIONS; r++) {
+        const uint32_t t = RELATION[r].target;
+        relations[r] = (struct sl_relation){
+            .source = RELATION[r].source, .target = t, .first_row = row, .first_edge = e};
+        for (uint32_t v = PARTS[t].first; v < PARTS[t].first + PARTS[t].n; v++) {
+            fx.indptr[row++] = e;
+            for (uint32_t j = 0; j < degree_of(r, v); j++)
+                fx.indices[e++] = (int32_t)source_of(r, v, j);
+        }
+        relations[r].n_edges = e - relations[r].first_edge;
+    }
+    fx.indptr[row] = e;
+    for (uint32_t t = 0; t < TYPES; t++)
+        types[t] = (struct sl_vertex_type){.first = PARTS[t].first, .n = PARTS[t].n};
+    for (uint32_t v = 0; v < PARTS[0].n; v++)
+        fx.label[v] = (int32_t)(v % 7);
+    *ds = (struct sl_dataset){
+        .n_nodes = N,
+        .n_edges = e,
+        .indptr = fx.indptr,
+        .indices = fx.indices,
+        .indices_dtype = SL_DTYPE_I32,
+        .label = fx.label,
+        .n_classes = 7,
+        .typed = {TYPES, RELATIONS, row, types, relations},
+    };
+    fx.topology.view = (struct sl_topology_view){
+        .n_nodes = N, .indptr = fx.indptr, .indices = fx.indices, .indices_dtype = SL_DTYPE_I32};
+    make_weights();
+    must(sl_drawer_init(&drawer, &fx.topology, sl_kernels_cpu()));
+    must(sl_drawer_init(&slow, &fx.topology, sl_kernels_ref()));
+}
+
+static void teardown(void)
+{
+    sl_drawer_fini(&drawer);
+    sl_drawer_fini(&slow);
+    fixture_free(&fx);
+}
+
+// ---- the reference ------------------------------------------------------------------------------
+
+// A relation as a plain graph of all vertices, of which others than its targets have no edges.
+struct plain {
+    uint64_t *indptr, first_edge;
+    struct sl_topology_view view;
+};
+
+static struct plain plain_of(uint32_t r)
+{
+    struct plain p = {.indptr = fixture_alloc((N + 1) * sizeof(uint64_t)),
+                      .first_edge = relations[r].first_edge};
+    const struct sl_vertex_type *t = &types[relations[r].target];
+    p.indptr[0] = 0;
+    for (uint32_t v = 0; v < N; v++) {
+        const bool is_row = v >= t->first && v < t->first + t->n;
+        const uint64_t row = is_row ? relations[r].first_row + v - t->first : 0;
+        p.indptr[v + 1] = p.indptr[v] + (is_row ? fx.indptr[row + 1] - fx.indptr[row] : 0);
+    }
+    p.view = (struct sl_topology_view){.n_nodes = N,
+                                       .indptr = p.indptr,
+                                       .indices = fx.indices + p.first_edge,
+                                       .indices_dtype = SL_DTYPE_I32,
+                                       .weight_prefix = fx.weight_prefix + p.first_edge};
+    return p;
+}
+
+struct list {
+    uint32_t n, after[SL_MAX_HOPS + 1], id[N];
+};
+static struct list known[TYPES];
+
+static uint32_t number_of(struct list *l, uint32_t v)
+{
+    for (uint32_t i = 0; i < l->n; i++)
+        if (l->id[i] == v)
+            return i;
+    l->id[l->n] = v;
+    return l->n++;
+}
+
+// One relation in one hop by the plain reference kernel, in a numbering of its own; then by that of
+// the batch, against what the block has of these rows.
+static void expect_rows(const struct sl_draw_plan *plan, const struct sl_block *b, uint32_t h,
+                        uint32_t r, uint32_t first)
+{
+    static uint32_t nodes[N], indptr[N + 1], indices[N * 64];
+    static uint64_t ids[N * 64];
+    const struct list *target = &known[relations[r].target];
+    const uint32_t n_dst = target->after[h];
+    const int64_t fanout =
+        plan->by_relation ? plan->by_relation[h * RELATIONS + r] : plan->fanout[h];
+    const struct sl_block_run *run = sl_block_find_run(b, h, r);
+    struct plain p = plain_of(r);
+    struct sl_idmap *map;
+    uint32_t n_nodes = 0, n_edges = 0, local;
+    must(sl_idmap_create(n_dst + 1, &map));
+    for (uint32_t i = 0; i < n_dst; i++)
+        must(sl_idmap_insert(map, target->id[i], nodes, &n_nodes, N, &local));
+    memset(indptr, 0, sizeof indptr);
+    struct sl_khop_args args = {
+        .topology = &p.view,
+        .seed = sl_rng_relation_seed(plan->seed, r),
+        .stream = plan->stream,
+        .epoch = b->epoch,
+        .batch = (uint32_t)b->batch,
+        .hop = h,
+        .fanout = fanout,
+        .replace = plan->replace,
+        .n_dst = n_dst,
+        .first_row = first,
+        .nodes = nodes,
+        .n_nodes = &n_nodes,
+        .nodes_capacity = N,
+        .map = map,
+        .indptr = indptr,
+        .indices = indices,
+        .indices_capacity = SL_COUNT_OF(indices),
+        .n_edges = &n_edges,
+        .edge_ids = ids,
+    };
+    if (fanout != 0 && n_dst > first)
+        must(sl_kernels_ref()->sample[plan->kind](&args));
+    EXPECT(n_edges == 0 || run, "hop %u, relation %u: no run", h, r);
+    for (uint32_t i = first; i < n_dst && run; i++) {
+        const uint32_t *at = sl_run_indptr(sl_block_here(b), run);
+        ck_assert_uint_eq(at[i + 1] - at[i], n_edges ? indptr[i + 1] - indptr[i] : 0);
+        for (uint32_t k = 0; n_edges && k < indptr[i + 1] - indptr[i]; k++) {
+            const uint32_t v = nodes[indices[indptr[i] + k]], e = at[i] + k;
+            ck_assert_uint_eq(sl_run_indices(sl_block_here(b), run)[e],
+                              number_of(&known[relations[r].source], v));
+            if (plan->edge_ids)
+                ck_assert_uint_eq(sl_run_edge_ids(sl_block_here(b), run)[e],
+                                  p.first_edge + ids[indptr[i] + k]);
+        }
+    }
+    sl_idmap_destroy(map);
+    free(p.indptr);
+}
+
+static void expect_parts(const struct sl_block *b)
+{
+    const struct sl_block_type *type = sl_block_types(b);
+    uint32_t at = 0;
+    for (uint32_t t = 0; t < TYPES; t++) {
+        ck_assert_uint_eq(type[t].first, at);
+        for (uint32_t h = 0; h <= b->n_hops; h++)
+            ck_assert_uint_eq(type[t].n[h], known[t].after[h]);
+        for (uint32_t i = 0; i < known[t].n; i++)
+            ck_assert_uint_eq(sl_block_nodes(b)[at + i], known[t].id[i]);
+        at += known[t].n;
+    }
+    ck_assert_uint_eq(b->n_input, at);
+}
+
+static void expect_block(const struct sl_draw_plan *plan, const struct sl_block *b,
+                         const uint32_t *seeds)
+{
+    const struct sl_block_shape shape = {.n_hops = plan->n_hops, .n_types = TYPES};
+    must(sl_block_check_shape(b, b->bytes, shape));
+    must(sl_typed_block_check(b, &fx.topology.dataset.typed));
+    memset(known, 0, sizeof known);
+    for (uint32_t i = 0; i < b->n_seeds; i++)
+        number_of(&known[0], seeds[i]);
+    known[0].after[0] = b->n_seeds;
+    uint64_t n_edges = 0;
+    for (uint32_t h = 0; h < plan->n_hops; h++) {
+        for (uint32_t r = 0; r < RELATIONS; r++) {
+            const struct list *target = &known[relations[r].target];
+            const bool keeps = plan->expand_new && h > 0;
+            expect_rows(plan, b, h, r, keeps ? target->after[h - 1] : 0);
+        }
+        for (uint32_t t = 0; t < TYPES; t++)
+            known[t].after[h + 1] = known[t].n;
+    }
+    for (uint32_t i = 0; i < sl_block_typed(b)->n_runs; i++) {
+        ck_assert_uint_gt(sl_block_runs(b)[i].n_edges, 0);
+        n_edges += sl_block_runs(b)[i].n_edges;
+    }
+    ck_assert_uint_eq(b->n_edges, n_edges);
+    expect_parts(b);
+}
+
+// ---- tests --------------------------------------------------------------------------------------
+
+static const int64_t BY_RELATION[3 * RELATIONS] = {
+    10, 0, 5, 1, 4, -1, 2, /* hop 1 */ 3, 4, 0, 0, -1, 20, 1, /* hop 2 */ 0, 2, 2, 1, 1, 1, 1,
+};
+
+static const struct sl_draw_plan PLANS[] = {
+    {.n_hops = 3, .fanout = {5, 4, 3}, .stream = SL_RNG_SAMPLE, .seed = 7},
+    {.n_hops = 2, .fanout = {-1, -1}, .stream = SL_RNG_EVAL_SAMPLE, .seed = 9, .edge_ids = true},
+    {.n_hops = 3, .fanout = {5, 4, 3}, .stream = SL_RNG_SAMPLE, .seed = 7, .expand_new = true},
+    {.n_hops = 4,
+     .fanout = {3, -1, 1, 2},
+     .stream = SL_RNG_SAMPLE,
+     .seed = 7,
+     .expand_new = true,
+     .edge_ids = true},
+    {.n_hops = 3, .by_relation = BY_RELATION, .stream = SL_RNG_SAMPLE, .seed = 3, .edge_ids = true},
+    {.n_hops = 3,
+     .by_relation = BY_RELATION,
+     .stream = SL_RNG_SAMPLE,
+     .seed = 3,
+     .expand_new = true,
+     .edge_ids = true},
+    {.n_hops = 2, .replace = true, .fanout = {5, 40}, .stream = SL_RNG_SAMPLE, .seed = 5},
+    {.kind = SL_SAMPLER_WEIGHTED, .n_hops = 3, .fanout = {5, 4, 3}, .stream = SL_RNG_SAMPLE},
+    {.kind = SL_SAMPLER_WEIGHTED,
+     .n_hops = 2,
+     .fanout = {-1, 20},
+     .stream = SL_RNG_SAMPLE,
+     .expand_new = true,
+     .edge_ids = true},
+    {.kind = SL_SAMPLER_LABOR, .n_hops = 3, .fanout = {5, 4, 3}, .stream = SL_RNG_SAMPLE},
+    {.kind = SL_SAMPLER_LABOR,
+     .n_hops = 3,
+     .fanout = {5, 4, 3},
+     .stream = SL_RNG_SAMPLE,
+     .expand_new = true},
+};
+
+static const uint32_t SEEDS[] = {7, 0, 499, 250, 4, 9, 33, 100, 101, 102, 103, 104, 3, 444};
+
+CASE(.setup = setup, .teardown = teardown)
+
+LOOP_TEST(blocks_are_those_of_plain_relations, 0, SL_COUNT_OF(PLANS))
+{
+    for (uint32_t batch = 0; batch < 6; batch++) {
+        const uint32_t *seeds = SEEDS + batch, n = batch == 5 ? 1 : 9;
+        struct sl_block *b = fixture_draw(&drawer, &PLANS[_i], batch, batch, seeds, n);
+        expect_block(&PLANS[_i], b, seeds);
+        struct sl_block *same = fixture_draw(&slow, &PLANS[_i], batch, batch, seeds, n);
+        ck_assert_uint_eq(same->bytes, b->bytes);
+        ck_assert_mem_eq(same, b, b->bytes);
+        free(same);
+        free(b);
+    }
+}
+
+LOOP_TEST(memory_of_the_exact_size_is_enough, 0, SL_COUNT_OF(PLANS))
+{
+    fixture_expect_exact_size(&drawer, &PLANS[_i], 1, 2, SEEDS, 9);
+}
+
+// Types and a relation that say nothing change no integer.
+TEST(a_graph_of_one_relation_draws_what_a_plain_one_does)
+{
+    struct fixture graph = fixture_graph(N);
+    struct sl_dataset *ds = &graph.topology.dataset;
+    const struct sl_draw_plan plans[] = {PLANS[0], PLANS[3]};
+    struct sl_vertex_type type = {.n = N};
+    struct sl_relation relation = {.n_edges = ds->n_edges};
+    for (uint32_t i = 0; i < SL_COUNT_OF(plans); i++) {
+        const uint32_t last = plans[i].n_hops - 1;
+        struct sl_drawer d;
+        ds->typed = (struct sl_typed){0};
+        must(sl_drawer_init(&d, &graph.topology, sl_kernels_cpu()));
+        struct sl_block *plain = fixture_draw(&d, &plans[i], 1, 2, SEEDS, 9);
+        sl_drawer_fini(&d);
+        ds->typed = (struct sl_typed){1, 1, N, &type, &relation};
+        must(sl_drawer_init(&d, &graph.topology, sl_kernels_cpu()));
+        struct sl_block *b = fixture_draw(&d, &plans[i], 1, 2, SEEDS, 9);
+        ck_assert_mem_eq(b->n_nodes, plain->n_nodes, sizeof b->n_nodes);
+        ck_assert_mem_eq(sl_block_nodes(b), sl_block_nodes(plain), b->n_input * 4ull);
+        const struct sl_block_run *run = sl_block_find_run(b, last, 0);
+        ck_assert_uint_eq(run->n_edges, plain->hop[last].n_edges);
+        ck_assert_mem_eq(sl_run_indptr(sl_block_here(b), run),
+                         sl_view_indptr(sl_block_here(plain), last), run->n_dst * 4ull + 4);
+        ck_assert_mem_eq(sl_run_indices(sl_block_here(b), run),
+                         sl_view_indices(sl_block_here(plain), last), run->n_edges * 4ull);
+        sl_drawer_fini(&d);
+        free(plain);
+        free(b);
+    }
+    fixture_free(&graph);
+}
+
+// A draw depends on nothing that other relations have drawn.
+TEST(a_relation_that_is_left_out_changes_no_other_in_its_hop)
+{
+    int64_t fanout[RELATIONS] = {5, 5, 5, 5, 5, 5, 5};
+    const struct sl_draw_plan plan = {
+        .n_hops = 1, .by_relation = fanout, .stream = SL_RNG_SAMPLE, .edge_ids = true};
+    struct sl_block *all = fixture_draw(&drawer, &plan, 0, 0, SEEDS, 9);
+    fanout[0] = 0;
+    struct sl_block *b = fixture_draw(&drawer, &plan, 0, 0, SEEDS, 9);
+    ck_assert_ptr_null(sl_block_find_run(b, 0, 0));
+    const struct sl_block_run *run = sl_block_find_run(b, 0, 1),
+                              *was = sl_block_find_run(all, 0, 1);
+    ck_assert_uint_eq(run->n_edges, was->n_edges);
+    ck_assert_mem_eq(sl_run_edge_ids(sl_block_here(b), run),
+                     sl_run_edge_ids(sl_block_here(all), was), run->n_edges * 8ull);
+    free(all);
+    free(b);
+}
+
+TEST(nothing_is_allocated_once_the_largest_batch_was_seen)
+{
+    free(fixture_draw(&drawer, &PLANS[2], 0, 0, SEEDS, 14));
+    const uint64_t bytes = sl_drawer_bytes(&drawer);
+    ck_assert_uint_gt(bytes, 0);
+    for (uint32_t batch = 1; batch < 20; batch++)
+        free(fixture_draw(&drawer, &PLANS[2], 0, batch, SEEDS + batch % 5, 5));
+    ck_assert_uint_eq(sl_drawer_bytes(&drawer), bytes);
+}
+
+static int draw(const struct sl_draw_plan *plan, const uint32_t *seeds, uint32_t n)
+{
+    struct sl_block *b = fixture_alloc(1 << 20);
+    uint64_t wanted;
+    const int rc = fixture_draw_into(&drawer, plan, 0, 0, seeds, n, b, 1 << 20, &wanted);
+    free(b);
+    return rc;
+}
+
+TEST(what_can_not_be_drawn)
+{
+    const uint32_t other[] = {500}, twice[] = {1, 2, 1};
+    struct sl_draw_plan plan = PLANS[0];
+    ck_assert_int_eq(draw(&plan, other, 1), SL_EPROTO); // no vertex of the type with labels
+    ck_assert_int_eq(draw(&plan, twice, 3), SL_EPROTO);
+    plan.degrees = true;
+    ck_assert_int_eq(draw(&plan, SEEDS, 3), SL_EUNSUPPORTED);
+    plan = PLANS[0];
+    plan.disjoint = true;
+    ck_assert_int_eq(draw(&plan, SEEDS, 3), SL_EUNSUPPORTED);
+    plan = PLANS[0];
+    plan.kind = SL_SAMPLER_WALK;
+    ck_assert_int_eq(draw(&plan, SEEDS, 3), SL_EUNSUPPORTED);
+}
+
+// Each number of the tables that can lead out of the block.
+TEST(damaged_blocks_are_found)
+{
+    struct sl_block *b = fixture_draw(&drawer, &PLANS[1], 0, 0, SEEDS, 9);
+    const struct sl_block_shape shape = {.n_hops = 2, .n_types = TYPES};
+    const struct sl_typed *typed = &fx.topology.dataset.typed;
+    struct sl_block_typed *table = (struct sl_block_typed *)(void *)((char *)b + b->typed_offset);
+    struct sl_block_type *type = (struct sl_block_type *)(void *)(table + 1);
+    struct sl_block_run *run = (struct sl_block_run *)(void *)((char *)b + table->runs_offset);
+    must(sl_block_check_shape(b, b->bytes, shape));
+    must(sl_typed_block_check(b, typed));
+#define BROKEN(field, value, check)                                                                \
+    do {                                                                                           \
+        const __typeof__(field) kept = field;                                                      \
+        (field) = (__typeof__(field))(value);                                                      \
+        EXPECT((check) == SL_EPROTO, "%s is %s", #field, #value);                                  \
+        (field) = kept;                                                                            \
+    } while (0)
+    BROKEN(table->n_types, TYPES + 1, sl_block_check_shape(b, b->bytes, shape));
+    BROKEN(b->typed_offset, b->bytes - 8, sl_block_check(b, b->bytes));
+    BROKEN(b->typed_offset, b->typed_offset + 4, sl_block_check(b, b->bytes));
+    BROKEN(table->runs_offset, b->bytes, sl_block_check(b, b->bytes));
+    BROKEN(table->n_runs, UINT32_MAX, sl_block_check(b, b->bytes));
+    BROKEN(b->flags, b->flags | SL_BLOCK_HAS_DEGREES, sl_block_check(b, b->bytes));
+    BROKEN(b->n_nodes[1], b->n_nodes[1] - 1, sl_block_check(b, b->bytes));
+    BROKEN(type[1].first, type[1].first + 1, sl_block_check(b, b->bytes));
+    BROKEN(type[0].n[0], type[0].n[0] + 1, sl_block_check(b, b->bytes));
+    BROKEN(run[0].hop, 2, sl_block_check(b, b->bytes));
+    BROKEN(run[0].n_dst, UINT32_MAX, sl_block_check(b, b->bytes));
+    BROKEN(run[1].indptr_offset, b->bytes, sl_block_check(b, b->bytes));
+    BROKEN(run[1].indices_offset, 8, sl_block_check(b, b->bytes));
+    BROKEN(run[1].edge_ids_offset, b->bytes - 4, sl_block_check(b, b->bytes));
+    BROKEN(run[0].relation, RELATIONS, sl_typed_block_check(b, typed));
+    BROKEN(run[0].relation, run[1].relation, sl_typed_block_check(b, typed));
+    BROKEN(run[0].n_dst, run[0].n_dst - 1, sl_typed_block_check(b, typed));
+    free(b);
+}
+
+RUN_TESTS()
