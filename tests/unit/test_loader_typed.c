@@ -139,7 +139,7 @@ TEST(their_runs_are_those_of_the_block)
     for (uint32_t i = 0; i < 50; i++) {
         make(i % 2, 5);
         sl_batch_describe(block, true, &batch);
-        ck_assert_uint_eq(batch.n_runs, block->n_runs);
+        ck_assert_uint_eq(batch.n_runs, sl_block_typed(block)->n_runs);
         ck_assert_ptr_null(batch.hop[0].indptr);
         for (uint32_t t = 0; t < TB_TYPES; t++)
             for (uint32_t h = 0; h <= block->n_hops; h++)
@@ -165,9 +165,9 @@ TEST(their_runs_are_those_of_the_block)
 TEST(a_block_of_another_graph_is_refused)
 {
     make(true, 5);
-    while (block->n_runs == 0)
+    while (sl_block_typed(block)->n_runs == 0)
         make(true, 5);
-    struct sl_block_run *run = (void *)((char *)block + block->runs_offset);
+    struct sl_block_run *run = (void *)((char *)block + sl_block_typed(block)->runs_offset);
     run->relation = TB_RELATIONS;
     ck_assert_int_eq(sl_typed_block_check(block, &g.ds.typed), SL_EPROTO);
     says("do not agree on the graph");

@@ -103,7 +103,10 @@ static inline void *tb_array(struct tb_block *b, uint64_t *offset, size_t bytes)
 static inline void tb_draw_nodes(struct tb_block *b, const struct tb_graph *g, uint32_t hops)
 {
     struct sl_block *h = tb_header(b);
-    struct sl_block_type *type = tb_array(b, &h->types_offset, sizeof *type * TB_TYPES);
+    struct sl_block_typed *table =
+        tb_array(b, &h->typed_offset, sizeof *table + sizeof(struct sl_block_type) * TB_TYPES);
+    struct sl_block_type *type = (struct sl_block_type *)(void *)(table + 1);
+    *table = (struct sl_block_typed){.n_types = TB_TYPES};
     for (uint32_t t = 0; t < TB_TYPES; t++) {
         const uint32_t n = (uint32_t)g->type[t].n;
         type[t] = (struct sl_block_type){.first = h->n_input};
@@ -159,6 +162,7 @@ static inline void tb_draw_edges(struct tb_block *b, const struct tb_graph *g, u
 static inline void tb_write_runs(struct tb_block *b, const struct tb_graph *g)
 {
     struct sl_block *h = tb_header(b);
+    struct sl_block_typed *table = (void *)((char *)h + h->typed_offset);
     uint64_t indices_offset[TB_RELATIONS], ids_offset[TB_RELATIONS];
     for (uint32_t r = 0; r < TB_RELATIONS; r++) {
         const struct tb_edges *from = &b->of[r];
@@ -169,7 +173,8 @@ static inline void tb_write_runs(struct tb_block *b, const struct tb_graph *g)
             ids[e] = g->relation[r].first_edge + from->edge[e].id;
         }
     }
-    struct sl_block_run *run = tb_array(b, &h->runs_offset, sizeof *run * TB_RELATIONS * h->n_hops);
+    struct sl_block_run *run =
+        tb_array(b, &table->runs_offset, sizeof *run * TB_RELATIONS * h->n_hops);
     for (uint32_t hop = 0; hop < h->n_hops; hop++) {
         h->hop[hop].n_dst = h->n_nodes[hop];
         for (uint32_t r = 0; r < TB_RELATIONS; r++) {
@@ -186,7 +191,7 @@ static inline void tb_write_runs(struct tb_block *b, const struct tb_graph *g)
                 indptr[from->edge[e].row + 1]++;
             for (uint32_t i = 0; i < n_dst; i++)
                 indptr[i + 1] += indptr[i];
-            run[h->n_runs++] = one;
+            run[table->n_runs++] = one;
             h->hop[hop].n_edges += one.n_edges;
         }
         h->n_edges += h->hop[hop].n_edges;
@@ -203,8 +208,7 @@ static inline void tb_block_make(struct tb_block *b, const struct tb_graph *g, b
     *h = (struct sl_block){.magic = SL_BLOCK_MAGIC,
                            .flags = SL_BLOCK_TYPED | (edge_ids ? SL_BLOCK_HAS_EDGE_IDS : 0),
                            .bytes = TB_ROOM,
-                           .n_hops = hops,
-                           .n_types = TB_TYPES};
+                           .n_hops = hops};
     b->used = sl_align_up(sizeof *h, 64);
     tb_draw_nodes(b, g, hops);
     for (uint32_t r = 0; r < TB_RELATIONS; r++)
