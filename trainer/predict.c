@@ -170,7 +170,7 @@ static int prepare(struct program *p)
         sl_kernels_set_threads((int)p->a.threads);
     SL_TRY(sl_predict_device_open(p->a.device, p->a.gpu_memory, &p->compute));
     const unsigned need = sl_config_needs_to_predict(&p->config) |
-                          (p->a.describe ? SL_TAKES_SHARD : 0); // a model reads no features
+                          (p->a.describe ? SL_TAKES_SHARD | SL_TAKES_TYPES : 0);
     SL_TRY(sl_dataset_open_recorded(p->config.dataset, need, p->told.record, (int)p->a.threads,
                                     &p->dataset));
     SL_TRY(sl_dataset_hold(&p->dataset));

@@ -136,3 +136,92 @@ def test_the_same_batches_whoever_draws_them(box, kind):
                   allocation=allocation)
     assert killed["restarts"], killed
     assert sampled(killed) == sampled(one)
+
+
+# ---- training -----------------------------------------------------------------------------------
+
+
+def best_of(box):
+    made = read_json(papers(box) + "/metadata.json")["generator"]
+    return made["blind_accuracy"], made["best_accuracy"]
+
+
+@cases("rsage", "rgat")
+def test_learns_what_only_relations_tell(box, kind):
+    """A model that ignores them guesses, of 8 areas."""
+    blind, best = best_of(box)
+    config = {"model.kind": kind, "epochs": 12, "sampler.fanout": [-1, -1]}
+    if kind == "rgat":
+        config["model.heads"] = 2
+    report = trained(box, "job", **config)
+    assert blind < 0.2 < 0.8 < best
+    assert report["test_accuracy"] > best - 0.1, (report["test_accuracy"], best)
+    assert report["best_val_accuracy"] > best - 0.1
+    without = {"fanout": {"studied_by": [0, 0], "*": [5, 5]}, "batch_size": 64}
+    sampled = {"evaluate.fanout": without["fanout"]}
+    blinded = trained(box, "blind", **{**config, "sampler": without, "epochs": 4, **sampled})
+    assert blinded["test_accuracy"] < blind + 0.15, blinded["test_accuracy"]
+
+
+WAYS = {
+    "plain": {},
+    "all": {"sampler.expand": "all", "model.norm": "batch", "evaluate.fanout": [3, 4]},
+    "named": {"sampler.fanout": {"reviews": [0, 0], WRITES: [4, 3], "*": [2, -1]},
+              "sampler.kind": "labor", "model.norm": "layer"},
+    "rgat": {"model.kind": "rgat", "model.heads": 2, "model.attention_dropout": 0.2},
+    "rgcn": {"model.kind": "rgcn", "model.bases": 2},
+    "async": {"updates": {"mode": "async"}},
+}
+
+
+def same_bits(box, way):
+    found = {}
+    changes = {"updates.batches_per_update": 4, **WAYS[way]}
+    for samplers, trainers in ((1, 1), (2, 1), (1, 2), (2, 2)):
+        split = {"samplers": samplers, "trainers": trainers}
+        found[samplers, trainers] = fingerprint(
+            trained(box, f"s{samplers}t{trainers}", allocation=split, **changes)
+        )
+    assert all(f == found[1, 1] for f in found.values()), found
+
+
+@cases("plain", "rgat")
+def test_same_bits_for_every_split(box, way):
+    same_bits(box, way)
+
+
+@whole
+@cases("all", "named", "rgcn")
+def test_same_bits_of_other_ways(box, way):
+    same_bits(box, way)
+
+
+def test_a_full_evaluation_is_exact(box):
+    """Whatever the size of its mini-batches, and as a list with all neighbours."""
+    found = []
+    for label, changes in (
+        ("full", {}),
+        ("small", {"evaluate.batch_size": 7}),
+        ("list", {"evaluate.fanout": [-1, -1], "evaluate.batch_size": 400}),
+    ):
+        report = trained(box, label, **changes)
+        found.append([(e["val"]["accuracy"], e["params"] if "params" in e else None)
+                      for e in report["epochs"]] + [report["test_accuracy"]])
+    assert found[0] == found[1] == found[2], found
+    result, _ = box.run(job(box, output="runs/said"), name="said")
+    assert "evaluation: mini-batches of 64 vertices with all their neighbours" in result.ok().err
+
+
+def test_a_run_goes_on_with_the_same_relations_alone(box):
+    config = job(box, epochs=3, **{"sampler.fanout": {WRITES: [2, 2], "*": [1, 1]}})
+    straight = trained(box, "straight", **{"epochs": 3, "sampler.fanout": config["sampler"]["fanout"]})
+    fail = {"SLUICE_FAILPOINT": "broker_phase:3"}
+    result, _ = box.run(dict(config, checkpoint={"every_updates": 3}), env=fail)
+    assert result.rc != 0
+    other = dict(config, sampler={**config["sampler"], "fanout": [2, 2]})
+    result, _ = box.run(other)
+    assert result.rc == 2 and "sampler.fanout: found [2,2]" in result.err.replace(", ", ","), result
+    result, report = box.run(config)
+    result.ok()
+    assert report["resumes"], report
+    assert report["params_sha256"] == straight["params_sha256"]
