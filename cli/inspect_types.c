@@ -59,7 +59,8 @@ static void print_types(const struct sl_dataset *ds)
                  t->feat ? sl_npy_dtype_name(t->feat_dtype) : "");
         sl_table_row(&table, "%s|%s|%s|%s|%s|%s", t->name, sl_units_grouped(a, t->n),
                      sl_units_grouped(b, t->first), t->feat ? feat : "none",
-                     t->feat ? sl_units_bytes((char[SL_UNITS_BYTES]){0}, sl_type_feature_bytes(t)) : "",
+                     t->feat ? sl_units_bytes((char[SL_UNITS_BYTES]){0}, sl_type_feature_bytes(t))
+                             : "",
                      labels ? "labels" : "");
     }
     printf("\n");

@@ -18,7 +18,7 @@
 #include "common/data/measure_kind.h"
 #include "common/data/order_kind.h"
 #include "common/data/features_kind.h"
-#include "config/fanout.h"
+#include "config/fanout_names.h"
 #include "config/model_kinds.h"
 
 struct cJSON;
@@ -408,6 +408,14 @@ int sl_config_check_types(const struct sl_config *c, const struct sl_dataset *ds
 // What a full evaluation is on a graph of several types: mini-batches of the evaluated vertices,
 // with all their neighbours.
 void sl_config_settle_types(struct sl_config *c, const struct sl_dataset *ds);
+
+/*
+ * Looks the names of both keys up in the data set's relations. SL_EINVAL with a message that begins
+ * with the key: a name that no relation has, or several; a relation that two names mean, or none;
+ * SL_ENOMEM.
+ */
+int sl_config_find_relations(struct sl_config *c, const struct sl_typed *typed);
+void sl_config_forget_relations(struct sl_config *c); // safe on a zeroed struct
 
 // Whether a sampled evaluation takes all neighbours.
 bool sl_config_evaluates_all(const struct sl_config *c);

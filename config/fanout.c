@@ -1,4 +1,5 @@
-#include "config/fanout.h"
+// fanout.c - fanouts as the job file has them, and by relation once there is a data set.
+#include "config/config.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -214,7 +214,8 @@ def test_a_full_evaluation_is_exact(box):
 
 def test_a_run_goes_on_with_the_same_relations_alone(box):
     config = job(box, epochs=3, **{"sampler.fanout": {WRITES: [2, 2], "*": [1, 1]}})
-    straight = trained(box, "straight", **{"epochs": 3, "sampler.fanout": config["sampler"]["fanout"]})
+    fanout = config["sampler"]["fanout"]
+    straight = trained(box, "straight", **{"epochs": 3, "sampler.fanout": fanout})
     fail = {"SLUICE_FAILPOINT": "broker_phase:3"}
     result, _ = box.run(dict(config, checkpoint={"every_updates": 3}), env=fail)
     assert result.rc != 0
