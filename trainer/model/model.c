@@ -54,7 +54,8 @@ static void add_surround(struct sl_model *model, uint32_t l)
 {
     const struct sl_layer *layer = &model->layer[l];
     struct sl_layer_tail *around = &model->around[l];
-    *around = (struct sl_layer_tail){.hidden = !layer->last,
+    *around = (struct sl_layer_tail){.dim = layer->d_out,
+                                     .hidden = !layer->last,
                                      .activation = model->options.activation,
                                      .norm = model->options.norm,
                                      .rounds = sl_layer_rounds(&model->env) && !layer->last,
@@ -296,12 +297,12 @@ static int forward_layer(struct sl_model *model, const float *params, struct sl_
     take_source(model, l, x, tape);
     dropout.rate = model->dropout;
     dropout.layer = l + 1;
-    tape->after = sl_layer_tail_offer(&model->around[l], layer, params, training, &dropout);
+    tape->after =
+        sl_layer_tail_offer(&model->around[l], sl_layer_bias(layer, params), training, &dropout);
     SL_TRY(layer->kind->forward(&model->env, layer, params,
                                 training && (l > 0 || model->learned.dim > 0), tape));
-    return sl_layer_tail_forward(&model->env, &model->around[l], layer, params, tape->y,
-                                 tape->hop.csr.n_dst, tape->after.applied, training, &dropout,
-                                 &model->around_tape[l]);
+    return sl_layer_tail_forward(&model->env, &model->around[l], params, &tape->after, tape->y,
+                                 tape->hop.csr.n_dst, training, &dropout, &model->around_tape[l]);
 }
 
 bool sl_model_drops_loops(const struct sl_model *model)
@@ -381,8 +382,10 @@ static int backward_layers(struct sl_model *model, const float *params, float *d
         if (jumps)
             SL_TRY(sl_jumping_backward(&model->env, &model->jumping, params, &model->jumping_tape,
                                        l, doutputs, dy));
-        SL_TRY(sl_layer_tail_backward(&model->env, &model->around[l], layer, params,
+        const float *bias = sl_layer_bias(layer, params);
+        SL_TRY(sl_layer_tail_backward(&model->env, &model->around[l], params,
                                       &model->around_tape[l], dy, gradient,
+                                      bias ? gradient + (bias - params) : NULL,
                                       &model->tape[l].before));
         float *dx = NULL;
         if (l > 0)
