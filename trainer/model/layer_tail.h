@@ -21,9 +21,9 @@
 
 struct sl_layer_tail {
     uint32_t dim; // of its rows
-    bool hidden; // norm, activation and dropout follow the bias
-    bool rounds; // the output of a batch is bf16 then
-    bool keeps;  // and f32 beside it
+    bool hidden;  // norm, activation and dropout follow the bias
+    bool rounds;  // the output of a batch is bf16 then
+    bool keeps;   // and f32 beside it
     enum sl_activation activation;
     enum sl_norm_kind norm;
     uint64_t norm_offset[SL_NORM_TENSORS];
@@ -41,8 +41,7 @@ struct sl_layer_tail_tape {
 // The layer's bias, NULL where it has none.
 static inline const float *sl_layer_bias(const struct sl_layer *layer, const float *params)
 {
-    return layer->kind->bias == SL_LAYER_NO_BIAS ? NULL
-                                                 : params + layer->offset[layer->kind->bias];
+    return layer->kind->bias == SL_LAYER_NO_BIAS ? NULL : params + layer->offset[layer->kind->bias];
 }
 
 // What the layer's own last product may do of it: bias (dim; NULL: none), activation and dropout,

@@ -383,10 +383,9 @@ static int backward_layers(struct sl_model *model, const float *params, float *d
             SL_TRY(sl_jumping_backward(&model->env, &model->jumping, params, &model->jumping_tape,
                                        l, doutputs, dy));
         const float *bias = sl_layer_bias(layer, params);
-        SL_TRY(sl_layer_tail_backward(&model->env, &model->around[l], params,
-                                      &model->around_tape[l], dy, gradient,
-                                      bias ? gradient + (bias - params) : NULL,
-                                      &model->tape[l].before));
+        SL_TRY(sl_layer_tail_backward(
+            &model->env, &model->around[l], params, &model->around_tape[l], dy, gradient,
+            bias ? gradient + (bias - params) : NULL, &model->tape[l].before));
         float *dx = NULL;
         if (l > 0)
             dx = gradient_of_output(model, l - 1);
