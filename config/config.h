@@ -48,7 +48,9 @@ enum sl_input_origin { SL_INPUT_OF_FILE, SL_INPUT_LEARNED, SL_INPUT_OF_BOTH };
 // Where learned rows lie.
 enum sl_rows_place { SL_ROWS_IN_MEMORY, SL_ROWS_IN_FILE };
 #define SL_MODEL_KIND(upper, lower) SL_MODEL_##upper,
-enum sl_model_kind { SL_MODEL_KINDS(SL_MODEL_KIND) SL_MODEL_EXTERNAL };
+enum sl_model_kind {
+    SL_MODEL_KINDS(SL_MODEL_KIND) SL_MODEL_TYPED_KINDS(SL_MODEL_KIND) SL_MODEL_EXTERNAL
+};
 #undef SL_MODEL_KIND
 // What a job learns: labels of vertices, or which pairs of them are linked.
 enum sl_job_kind { SL_JOB_NODES, SL_JOB_LINKS };
@@ -80,6 +82,7 @@ enum sl_activation_kind { SL_CONFIG_RELU, SL_CONFIG_ELU, SL_CONFIG_LEAKY_RELU };
 enum sl_norm_kind { SL_NORM_NONE, SL_NORM_BATCH, SL_NORM_LAYER };
 enum sl_jumping_kind { SL_JUMPING_NONE, SL_JUMPING_LAST, SL_JUMPING_CAT, SL_JUMPING_MAX };
 enum sl_degrees_kind { SL_DEGREES_GRAPH, SL_DEGREES_BLOCK };
+enum sl_relations_kind { SL_RELATIONS_SUM, SL_RELATIONS_MEAN };
 enum sl_class_weights { SL_CLASS_WEIGHTS_NONE, SL_CLASS_WEIGHTS_BALANCED, SL_CLASS_WEIGHTS_LIST };
 // Which vertices a hop draws neighbours of: all that its batch knows, or those that are new in it.
 enum sl_expand { SL_EXPAND_ALL, SL_EXPAND_NEW };
@@ -187,6 +190,8 @@ struct sl_config {
         bool train_eps;                     // gin
         bool self_loops;                    // gcn
         enum sl_degrees_kind degrees;       // gcn, gin
+        enum sl_relations_kind relations;   // rsage, rgat
+        uint32_t bases, blocks;             // rgcn; 0: each relation has a weight of its own
         char weights[SL_CONFIG_PATH_BYTES]; // initial parameters, a .safetensors file; "" = none
     } model;
 

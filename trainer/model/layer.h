@@ -52,6 +52,8 @@ struct sl_layer_options {
     enum sl_degrees_kind degrees;
     enum sl_activation activation;
     enum sl_norm_kind norm;
+    enum sl_relations_kind relations;
+    uint32_t bases, blocks;
 };
 
 struct sl_layer {

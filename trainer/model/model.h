@@ -48,12 +48,9 @@
 #include "trainer/model/resident.h"
 #include "trainer/model/rounded_weights.h"
 #include "trainer/model/layer_tail.h"
+#include "trainer/model/typed_model.h"
 
-enum {
-    SL_MODEL_MAX_TENSORS = SL_CONFIG_MAX_LAYERS * (SL_LAYER_TENSORS + SL_NORM_TENSORS) +
-                           SL_JUMPING_TENSORS + SL_DECODER_TENSORS,
-    SL_MODEL_OWN_DROPOUT = 128,
-};
+enum { SL_MODEL_OWN_DROPOUT = 128 };
 
 // Another graph of the data set's vertices than the model's own, for inference.
 struct sl_infer_graph {
@@ -66,11 +63,13 @@ struct sl_model {
     uint32_t n_layers;
     struct sl_layer layer[SL_CONFIG_MAX_LAYERS];
     struct sl_layer_tail around[SL_CONFIG_MAX_LAYERS];
-    struct sl_jumping jumping;
+    struct sl_typed_model
+        *typed;                // of a graph of several types, owned; `layer`, `around` are unused
+    struct sl_jumping jumping; // of types: LAST, without the activation before it
     struct sl_decoder decoder; // of links
     uint32_t n_outputs;
     uint32_t n_tensors;
-    struct sl_tensor tensor[SL_MODEL_MAX_TENSORS]; // order of the file
+    struct sl_tensor *tensor; // (n_tensors) order of the file; owned
     uint64_t n_params;
 
     float dropout, input_dropout;
@@ -108,13 +107,17 @@ struct sl_model {
 };
 
 // Layers and tensors for this job, with the objective's outputs; feat_dim is the file's, to which
-// learned columns are added where the job has them. SL_EUNSUPPORTED for a kind that is
-// not in the table, SL_EINVAL. The configuration is not kept, the objective is. The struct must not
-// move afterwards.
+// learned columns are added where the job has them. `typed` (n_types not 0) is the graph's where it
+// has several types, each with its own width; else NULL or without types. SL_EUNSUPPORTED for a
+// kind that is not in the table, SL_EINVAL. The configuration is not kept, the objective and
+// `typed` are. The struct must not move afterwards.
 int sl_model_init(struct sl_model *model, const struct sl_config *config, uint32_t feat_dim,
-                  const struct sl_objective *objective, const struct sl_device *device,
-                  const struct sl_kernels *kernels);
+                  const struct sl_typed *typed, const struct sl_objective *objective,
+                  const struct sl_device *device, const struct sl_kernels *kernels);
 void sl_model_fini(struct sl_model *model); // safe on a zeroed struct
+
+// SL_EABORTED when the pulse says to leave.
+int sl_model_check_abort(const struct sl_model *model);
 
 // Floats a row of the widest activation that layer-wise inference keeps of all vertices: outputs
 // only of links; 0 where it keeps none.
