@@ -18,6 +18,7 @@
 #include "common/data/measure_kind.h"
 #include "common/data/order_kind.h"
 #include "common/data/features_kind.h"
+#include "config/fanout.h"
 #include "config/model_kinds.h"
 
 struct cJSON;
@@ -209,6 +210,7 @@ struct sl_config {
         enum sl_sampler_kind kind;
         uint32_t n_fanout;
         int64_t fanout[SL_CONFIG_MAX_LAYERS]; // fanout[0] next to the seeds; -1 = all
+        struct sl_fanout_names fanout_names;
         enum sl_expand expand;
         bool replace;
         bool edge_ids; // false with walk
@@ -316,6 +318,7 @@ struct sl_config {
         bool full;      // layer-wise over all neighbours
         uint32_t n_fanout;
         int64_t fanout[SL_CONFIG_MAX_LAYERS];
+        struct sl_fanout_names fanout_names;
         uint64_t batch_size; // sampled evaluation; resolved: the sampler's unless given
         enum sl_metric metric;
         uint32_t k;              // link
@@ -395,10 +398,23 @@ static inline uint32_t sl_config_told_epochs(const struct sl_config *c)
     return sl_config_is_endless(c) ? 0 : c->epochs;
 }
 
+// Whether a model of this kind is of graphs of several types, and no other.
+bool sl_model_is_typed(enum sl_model_kind kind);
+
+// Whether the job can run on this data set, as far as its types decide that. SL_EINVAL,
+// SL_EUNSUPPORTED with a message that begins with a key.
+struct sl_dataset;
+int sl_config_check_types(const struct sl_config *c, const struct sl_dataset *ds);
+// What a full evaluation is on a graph of several types: mini-batches of the evaluated vertices,
+// with all their neighbours.
+void sl_config_settle_types(struct sl_config *c, const struct sl_dataset *ds);
+
+// Whether a sampled evaluation takes all neighbours.
+bool sl_config_evaluates_all(const struct sl_config *c);
+
 // Makes what the job walks through the data set's splits, as far as this process is concerned: the
 // vertices that external trainers ask for, or the numbers of pairs (common/data/link_items.h) with
-// SL_TASK_LINK for its task. SL_EINVAL: there are none.
-struct sl_dataset;
+// SL_TASK_LINK for its task. SL_EINVAL: there are none. Errors also as sl_config_check_types().
 int sl_config_choose_items(const struct sl_config *c, struct sl_dataset *dataset);
 // How the negatives of a job of links' evaluations are drawn.
 struct sl_link_negatives sl_config_negatives(const struct sl_config *c);

@@ -32,6 +32,7 @@ _Static_assert((int)SL_CONFIG_CORES_MAX == (int)SL_CORES_MAX, "config.h and core
     .offset = offsetof(struct struct_, field), .bytes = sizeof(((struct struct_ *)0)->field)
 #define AT(field)      FIELD(sl_config, field)
 #define BESIDE(field)  .companion = offsetof(struct sl_config, field)
+#define NAMED(field)   .names = offsetof(struct sl_config, field)
 #define FLAG(field)    .word_flag = offsetof(struct sl_config, field)
 #define ENTRY(struct_) .entry_bytes = sizeof(struct struct_)
 #define FIXED          .change = SL_CHANGE_REFUSED
@@ -392,11 +393,13 @@ const struct sl_key sl_keys[] = {
             "walks (PinSAGE); labor like khop, but vertices of a hop share neighbours (LABOR), "
             "and a repeated edge counts once."},
     {.path = "sampler.fanout", .type = SL_KEY_FANOUT, AT(sampler.fanout), BESIDE(sampler.n_fanout),
-     FIXED,
+     NAMED(sampler.fanout_names), FIXED,
      .min = 1, .max = 65535,
      .fallback_note = "[15, 10, 5] with 3 layers; needed with any other number",
      .doc = "Neighbours drawn for each vertex, a number for each layer, the hop next to the seeds "
-            "first; -1 takes all. With walk: how many of the most visited vertices are kept."},
+            "first; -1 takes all. With walk: how many of the most visited vertices are kept. Of a "
+            "graph of several types also an object: a list for each relation that it names, \"*\" "
+            "for all others; 0 takes none."},
     {.path = "sampler.expand", .type = SL_KEY_WORD, AT(sampler.expand), FIXED,
      .words = expands, .fallback = "\"all\"",
      .doc = "all: each hop draws neighbours of every vertex so far anew (as DGL). new: a vertex "
@@ -732,10 +735,11 @@ const struct sl_key sl_keys[] = {
      OWN,
      .doc = "Epochs between evaluations; 0: only at the end."},
     {.path = "evaluate.fanout", .type = SL_KEY_FANOUT, AT(evaluate.fanout), FIXED,
-     BESIDE(evaluate.n_fanout), .min = 1, .max = 65535,
+     BESIDE(evaluate.n_fanout), NAMED(evaluate.fanout_names), .min = 1, .max = 65535,
      .word = "full", FLAG(evaluate.full), .fallback = "\"full\"",
      OWN,
-     .doc = "full: layer by layer over all neighbours; a list samples as sampler.fanout."},
+     .doc = "full: layer by layer over all neighbours, of a graph of several types those of the "
+            "evaluated vertices; a list or an object samples as sampler.fanout."},
     {.path = "evaluate.batch_size", .type = SL_KEY_INTEGER, AT(evaluate.batch_size), FIXED,
      .min = 1, .max = 2147483648.0,
      .fallback_note = "sampler.batch_size",

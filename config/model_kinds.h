@@ -18,5 +18,7 @@
 #define SL_MODEL_WITH_HEADS "gat or gatv2"
 // Those whose sums model.degrees scales, likewise.
 #define SL_MODEL_WITH_DEGREES "gcn or gin"
+// Those of graphs of several types, likewise; the others are of graphs of one.
+#define SL_MODEL_OF_TYPES "rsage or rgat or rgcn or hgt"
 
 #endif

@@ -251,6 +251,7 @@ static void resolve_external(const struct sl_parse *p)
     c->evaluate.full = false; // no layer of anything is computed
     c->evaluate.n_fanout = c->sampler.n_fanout;
     memcpy(c->evaluate.fanout, c->sampler.fanout, sizeof c->evaluate.fanout);
+    c->evaluate.fanout_names = c->sampler.fanout_names;
     c->evaluate.test = SL_TEST_NEVER;
     c->early_stopping.patience = 0;
     c->early_stopping.patience_auto = false;
