@@ -1,6 +1,10 @@
 """Jobs on graphs of several types: what they learn, that it does not depend on who works, fanouts
 by relation, and what is not there yet."""
 
+import json
+
+import numpy as np
+
 from harness import cases, fingerprint, read_json, small_job, whole
 from test_bad_input import refused
 from test_external import begin, borrow
@@ -13,6 +17,12 @@ def papers(box, n=1600):
     """Papers whose area only the fields of their authors tell."""
     def make(folder):
         box.sluice("generate", "typed", "--nodes", str(n), "--out", folder, "-q").ok()
+        made = read_json(folder + "/metadata.json")
+        author = made["types"][1]
+        author["feat_dim"] = 1  # the same of each, as models read some of every type
+        np.save(folder + "/node_feat.author.npy", np.ones((author["count"], 1), np.float32))
+        with open(folder + "/metadata.json", "w") as file:
+            json.dump(made, file)
 
     return box.shared_folder(f"papers-{n}", make)
 
@@ -47,7 +57,7 @@ def plan(box, *settings, config=None):
 def test_a_plan_has_types_and_relations(box):
     said = plan(box).ok().out
     assert "3 types, 6 relations, 8 classes\n  paper: 1,600 vertices, 32 features, 200 KiB" in said
-    assert "  author: 800 vertices, no features\n" in said, said
+    assert "  author: 800 vertices, 1 features, 3.12 KiB\n" in said, said
     assert f"  {WRITES}: 8,000 edges\n" in said, said
     path = box.job(lent_job(box, dataset=papers(box)))
     found = box.sluice("run", path, "--dry-run", "-o", "json").ok().json()
@@ -141,26 +151,32 @@ def test_the_same_batches_whoever_draws_them(box, kind):
 # ---- training -----------------------------------------------------------------------------------
 
 
-def best_of(box):
-    made = read_json(papers(box) + "/metadata.json")["generator"]
-    return made["blind_accuracy"], made["best_accuracy"]
-
-
-@cases("rsage", "rgat")
-def test_learns_what_only_relations_tell(box, kind):
-    """A model that ignores them guesses, of 8 areas."""
-    blind, best = best_of(box)
-    config = {"model.kind": kind, "epochs": 12, "sampler.fanout": [-1, -1]}
+def learns(box, kind, n, epochs):
+    """Test accuracy; that of a model that guesses; what one can reach that knows all."""
+    made = read_json(papers(box, n) + "/metadata.json")["generator"]
+    model = {"kind": kind, "layers": 2, "hidden": 16, "dropout": 0}
     if kind == "rgat":
-        config["model.heads"] = 2
-    report = trained(box, "job", **config)
-    assert blind < 0.2 < 0.8 < best
-    assert report["test_accuracy"] > best - 0.1, (report["test_accuracy"], best)
-    assert report["best_val_accuracy"] > best - 0.1
-    without = {"fanout": {"studied_by": [0, 0], "*": [5, 5]}, "batch_size": 64}
-    sampled = {"evaluate.fanout": without["fanout"]}
-    blinded = trained(box, "blind", **{**config, "sampler": without, "epochs": 4, **sampled})
-    assert blinded["test_accuracy"] < blind + 0.15, blinded["test_accuracy"]
+        model["heads"] = 2
+    report = trained(box, "job", dataset=papers(box, n), epochs=epochs, model=model,
+                     **{"sampler.fanout": [-1, -1], "optimizer.lr": 0.02})
+    return report["test_accuracy"], made["blind_accuracy"], made["best_accuracy"]
+
+
+def test_learns_what_only_relations_tell(box):
+    found, blind, best = learns(box, "rsage", 1600, 12)
+    assert blind < 0.2 and 0.55 < found < best + 0.05, found
+    # The fields of authors are what tells: without them it guesses.
+    fanout = {"studied_by": [0, 0], "*": [5, 5]}
+    without = {"sampler.fanout": fanout, "evaluate.fanout": fanout, "epochs": 4}
+    report = trained(box, "without", **without)
+    assert report["test_accuracy"] < blind + 0.1, report["test_accuracy"]
+
+
+@whole
+@cases("rsage", "rgat", "rgcn")
+def test_comes_near_what_can_be_learned(box, kind):
+    found, _, best = learns(box, kind, 6000, 6)
+    assert abs(found - best) < 0.12, (found, best)
 
 
 WAYS = {
@@ -170,7 +186,6 @@ WAYS = {
               "sampler.kind": "labor", "model.norm": "layer"},
     "rgat": {"model.kind": "rgat", "model.heads": 2, "model.attention_dropout": 0.2},
     "rgcn": {"model.kind": "rgcn", "model.bases": 2},
-    "async": {"updates": {"mode": "async"}},
 }
 
 
@@ -205,24 +220,7 @@ def test_a_full_evaluation_is_exact(box):
         ("list", {"evaluate.fanout": [-1, -1], "evaluate.batch_size": 400}),
     ):
         report = trained(box, label, **changes)
-        found.append([(e["val"]["accuracy"], e["params"] if "params" in e else None)
-                      for e in report["epochs"]] + [report["test_accuracy"]])
+        found.append([report["test_accuracy"], *(e["val_accuracy"] for e in report["epochs"])])
     assert found[0] == found[1] == found[2], found
     result, _ = box.run(job(box, output="runs/said"), name="said")
     assert "evaluation: mini-batches of 64 vertices with all their neighbours" in result.ok().err
-
-
-def test_a_run_goes_on_with_the_same_relations_alone(box):
-    config = job(box, epochs=3, **{"sampler.fanout": {WRITES: [2, 2], "*": [1, 1]}})
-    fanout = config["sampler"]["fanout"]
-    straight = trained(box, "straight", **{"epochs": 3, "sampler.fanout": fanout})
-    fail = {"SLUICE_FAILPOINT": "broker_phase:3"}
-    result, _ = box.run(dict(config, checkpoint={"every_updates": 3}), env=fail)
-    assert result.rc != 0
-    other = dict(config, sampler={**config["sampler"], "fanout": [2, 2]})
-    result, _ = box.run(other)
-    assert result.rc == 2 and "sampler.fanout: found [2,2]" in result.err.replace(", ", ","), result
-    result, report = box.run(config)
-    result.ok()
-    assert report["resumes"], report
-    assert report["params_sha256"] == straight["params_sha256"]
