@@ -153,8 +153,9 @@ struct sluice_vertex_type {
 
 struct sluice_relation {
     const char *name;
-    uint32_t source, target;      // types
-    uint64_t first_edge, n_edges; // its edges are indices.npy[first_edge] and so on
+    uint32_t source, target;         // types
+    uint64_t first_edge, n_edges;    // its edges are indices.npy[first_edge] and so on
+    int64_t fanout[SLUICE_MAX_HOPS]; // (n_hops) of the job, as in struct sluice_info
 };
 
 struct sluice_info {

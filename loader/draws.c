@@ -45,7 +45,7 @@ static int open_graph(struct sluice_sampler *s)
                             sl_threads_default()));
     SL_TRY(sl_config_check_types(&s->config, &s->topology.dataset));
     SL_TRY(sl_config_find_relations(&s->config, &s->topology.dataset.typed));
-    SL_TRY(sl_schema_init(&s->schema, &s->topology.dataset.typed));
+    SL_TRY(sl_schema_init(&s->schema, &s->topology.dataset.typed, &s->config));
     s->rows.dataset = &s->topology.dataset;
     s->plan = sl_plan_of(&s->config, SL_PHASE_TRAIN);
     return sl_drawer_init(&s->drawer, &s->topology, sl_kernels_rows());

@@ -461,7 +461,8 @@ class Loader:
 
     @property
     def num_neighbors(self) -> Any:
-        return list(self._info.fanout[: self._info.n_hops])
+        """A list of int; by relation where these have unlike ones."""
+        return self._known.fanout(self._info)
 
     @property
     def dataset(self) -> range:
@@ -649,7 +650,8 @@ class Loader:
             same["per_positive"] = int(self._info.per_positive)
         if self._plan.list:  # which one that is attached to a job does not know
             same["input_nodes" if self._links is None else "edge_label_index"] = self._plan.list
-        return {**same, "fanout": self.num_neighbors}
+        fanout = self.num_neighbors
+        return {**same, "fanout": fanout if isinstance(fanout, list) else str(fanout)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """The next iteration goes on where state_dict() was called. UsageError for a state of a

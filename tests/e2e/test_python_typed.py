@@ -1,12 +1,15 @@
 """sluice.NeighborLoader on graphs with types: batches against a NumPy reference, and beside PyTorch
 Geometric's loader of HeteroData."""
 
+import ctypes
 import json
 import os
 
+import libsluice as s
 import numpy as np
-
-from harness import python_with, whole
+from harness import cases, python_with, whole
+from sluice import _lib
+from test_libsluice import job, opened, refused
 from test_python_loader import NOT_UNDER, run  # noqa: F401
 from test_python_pyg import ENV
 from test_typed_data import TYPES, draw, features, reference
@@ -150,17 +153,23 @@ def drawn(batch, fanout):
 fanout = dict.fromkeys(keys, [2, 3])
 with open_loader(path, [2, 3], batch_size=7) as loader:
     epochs = [list(loader) for _ in range(2)]
+    assert loader.num_neighbors == [2, 3]
     for batch in sum(epochs, []):
         drawn(batch, fanout)
         assert (batch.n_id_dict["paper"] == batch["paper"].n_id).all()
 with open_loader(path, [2, 3], batch_size=7, samplers=2, prefetch=False) as loader:
     for one, two in zip(epochs[0], loader):
         same(one, two)
+with open_loader(path, [2, 3], batch_size=7, weight_attr="edge_weight") as loader:
+    for batch in loader:
+        check_rows(batch)
+        assert all((w > 0).all() for w in batch.edge_weight_dict.values())
 by_relation = {**fanout, keys[1]: [1, 0], keys[0]: [-1, 0]}
 with open_loader(path, by_relation, batch_size=7) as loader:
     for batch in loader:
         drawn(batch, by_relation)
     drawn(loader([3, 1]), by_relation)
+    assert loader.num_neighbors == by_relation
 print("ok")
 """
 
@@ -169,6 +178,105 @@ def test_an_epoch(box):
     """All neighbours: what a search in breadth meets, in its order; fewer: as many of each
     relation. The same batches with another number of samplers."""
     assert run(box, HEAD + EPOCH, typed_dataset(box)) == "ok\n"
+
+
+def typed_job(box, folder, **sampler):
+    config = job(box)
+    config["dataset"] = folder
+    config["sampler"] = {"fanout": [2, 3], "batch_size": 7, "edge_ids": True, **sampler}
+    return config
+
+
+def rows_of(batch, info, rows):
+    """Features as sluice_features() lays them out, by type."""
+    out, at = [], 0
+    for t in info.types[: info.n_types]:
+        n, dim = batch.parts[len(out)].n_after[batch.n_hops], t.feat_dim
+        kind = np.float16 if t.feat_type == 2 else np.float32
+        n_bytes = n * t.feat_row_bytes
+        out.append(rows[at : at + n_bytes].view(kind).reshape(n, dim) if dim else None)
+        at += -(-n_bytes // 64) * 64
+    assert at == len(rows)
+    return out
+
+
+@cases("all", "new")
+def test_libsluice(box, expand):
+    """A batch's parts, runs of edges and features by the calls of the library alone; who has been
+    compiled before there were types is told so."""
+    folder = typed_dataset(box)
+    config = typed_job(box, folder, expand=expand)
+    graph = {name: np.load(f"{folder}/{name}.npy") for name in ("indptr", "indices")}
+    with opened(box, config) as loader:
+        info = loader.info
+        names = [t.name.decode() for t in info.types[: info.n_types]]
+        assert names == [t[0] for t in TYPES] and info.feat_dim == 0
+        assert [r.fanout[:2] for r in info.relations[: info.n_relations]] == [[2, 3]] * 5
+        for batch in loader.epoch():
+            nodes, before = s.nodes(batch), None
+            for i in range(batch.n_runs):
+                run = _lib.Run()
+                assert loader.lib.sluice_get_run(ctypes.byref(batch), i, ctypes.byref(run)) == s.OK
+                assert before is None or before < (run.hop, run.relation)
+                before = run.hop, run.relation
+                r = info.relations[run.relation]
+                source, target = info.types[r.source], batch.parts[r.target]
+                indptr = s.array(run.indptr, run.n_dst + 1)
+                assert run.n_dst == target.n_after[run.hop] and indptr[-1] == run.n_edges > 0
+                ids = s.array(run.edge_ids, run.n_edges, "<i8")
+                at = batch.parts[r.source].first + s.array(run.indices, run.n_edges)
+                assert np.array_equal(nodes[at], graph["indices"][ids])
+                assert ((source.first <= nodes[at]) & (nodes[at] < source.first + source.n)).all()
+                assert (ids >= r.first_edge).all() and (ids < r.first_edge + r.n_edges).all()
+            sizes = [batch.parts[i].n_after[2] * t.feat_row_bytes for i, t in enumerate(
+                info.types[: info.n_types])]  # fmt: skip
+            rows = np.empty(sum(-(-n // 64) * 64 for n in sizes), np.uint8)
+            call = loader.lib.sluice_features, loader.at, ctypes.byref(batch), rows.ctypes.data
+            assert call[0](*call[1:], len(rows) - 1) == s.ERANGE
+            loader.check(call[0](*call[1:], len(rows)))
+            for i, found in enumerate(rows_of(batch, info, rows)):
+                if found is not None and len(found):
+                    part = batch.parts[i]
+                    mine = nodes[part.first : part.first + part.n_after[2]] - info.types[i].first
+                    whole_ = np.load(f"{folder}/node_feat.{names[i]}.npy")
+                    assert found.dtype == whole_.dtype and np.array_equal(found, whole_[mine])
+            if expand == "all":
+                refused("sampler.expand", loader.take, batch)
+        batch = _lib.Batch()
+        batch.size = _lib.Batch.n_types.offset
+        assert loader.lib.sluice_next(loader.at, 0, ctypes.byref(batch)) == s.EINVAL
+        assert b"size of the structure" in loader.lib.sluice_error()
+
+
+def test_given_seeds(box):
+    """The batch of a job's own seeds, drawn by sluice_sampler_draw(), is that of the job."""
+    config = typed_job(box, typed_dataset(box), expand="new")
+
+    def parts(batch, arrays):
+        types, relations = arrays.types[: info.n_types], arrays.relations[: info.n_relations]
+        nodes = [s.array(t.nodes, t.n_nodes, "<i8").tolist() for t in types]
+        edges = [
+            (s.array(r.edges, 2 * r.n_edges, "<i8").tolist() if r.n_edges else [],
+             s.array(r.edge_ids, r.n_edges, "<i8").tolist() if r.n_edges else [], r.n_after[:2])
+            for r in relations
+        ]  # fmt: skip
+        rows = [
+            bytes((ctypes.c_char * (t.n_nodes * info.types[i].feat_row_bytes)).from_address(
+                t.features)) if t.features else b""
+            for i, t in enumerate(types)
+        ]  # fmt: skip
+        return nodes, edges, rows
+
+    with opened(box, config, prefetch=1, arrays=1) as loader:
+        info = loader.info
+        with s.Sampler(config, loader.lib, features=1) as sampler:
+            for batch in loader.epoch():
+                taken = loader.take(batch)
+                wanted = parts(batch, taken)
+                loader.lib.sluice_free(taken.memory)
+                drawn, own = sampler.draw(batch.epoch, batch.number, s.seeds(batch))
+                assert parts(drawn, own) == wanted
+                loader.lib.sluice_free(own.memory)
 
 
 REFUSED = """

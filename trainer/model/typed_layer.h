@@ -63,7 +63,7 @@ struct sl_typed_kind {
     const char *name;
     // Tensors of each relation, one relation after the other; 0: they are the layer's.
     uint32_t per_relation;
-    uint32_t bias;    // which of them is the bias (d_out)
+    uint32_t bias;    // which of a relation's is the bias (d_out); of a layer's it is the last one
     bool one_width;   // a linear layer for each type makes rows of d_out numbers of features first
     bool updates_all; // a type that no relation leads to gets a row, too
 
@@ -97,6 +97,12 @@ static inline uint64_t sl_relation_offset(const struct sl_typed_layer *layer, ui
                                           uint32_t k)
 {
     return layer->tensor[(uint64_t)relation * layer->kind->per_relation + k].offset;
+}
+
+// The bias, as the functions below want it.
+static inline uint32_t sl_typed_bias(const struct sl_typed_layer *layer)
+{
+    return layer->kind->per_relation ? layer->kind->bias : layer->kind->count(layer) - 1;
 }
 
 // What each relation that leads to type t counts: 1, or of a mean 1 / their number.

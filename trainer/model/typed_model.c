@@ -334,7 +334,7 @@ static int forward_layer(struct sl_model *model, const float *params, struct sl_
         const struct sl_dropout dropout = dropout_of(model, block, l + 1, model->dropout, t);
         if (tape->n_dst[t] == 0)
             continue;
-        SL_TRY(sl_typed_combine(env, layer, params, t, layer->kind->bias, &bias));
+        SL_TRY(sl_typed_combine(env, layer, params, t, sl_typed_bias(layer), &bias));
         tape->after[t] = sl_layer_tail_offer(tail_of(m, l, t), bias, training, &dropout);
     }
     SL_TRY(layer->kind->forward(env, layer, params, tape));
@@ -454,7 +454,7 @@ static int backward_layer(struct sl_model *model, const float *params, uint32_t 
     struct sl_typed_model *m = model->typed;
     const struct sl_typed_layer *layer = &m->layer[l];
     struct sl_typed_tape *tape = &m->tape[l];
-    const uint32_t n = m->typed->n_types, bias = layer->kind->bias;
+    const uint32_t n = m->typed->n_types, bias = sl_typed_bias(layer);
     float **dbias = zeroed_note(env, n * sizeof *dbias);
     if (!dbias)
         return SL_ENOMEM;

@@ -16,7 +16,7 @@
 
 #include "common/base/error.h"
 
-enum { WEIGHT, ROOT, BIAS, COMP };
+enum { WEIGHT, COMP, N_TENSORS = 4 }; // COMP where there are bases; then root and bias
 
 static uint32_t width(const struct sl_typed_layer *layer)
 {
@@ -45,7 +45,12 @@ static int check(const struct sl_typed_layer *layer)
 
 static uint32_t count(const struct sl_typed_layer *layer)
 {
-    return layer->options->bases ? COMP + 1 : COMP;
+    return layer->options->bases ? N_TENSORS : N_TENSORS - 1;
+}
+
+static uint32_t root(const struct sl_typed_layer *layer)
+{
+    return count(layer) - 2;
 }
 
 static void describe(const struct sl_typed_layer *layer, struct sl_tensor *tensors)
@@ -58,8 +63,8 @@ static void describe(const struct sl_typed_layer *layer, struct sl_tensor *tenso
     const float bound = sl_layer_glorot_bound(block, block);
     tensors[WEIGHT] = layer->options->blocks ? sl_typed_tensor(layer, "weight", 4, blocks, bound)
                                              : sl_typed_tensor(layer, "weight", 3, full, bound);
-    tensors[ROOT] = sl_typed_tensor(layer, "root", 2, full + 1, sl_layer_glorot_bound(d, d));
-    tensors[BIAS] = sl_typed_tensor(layer, "bias", 1, full + 1, 0);
+    tensors[root(layer)] = sl_typed_tensor(layer, "root", 2, full + 1, sl_layer_glorot_bound(d, d));
+    tensors[root(layer) + 1] = sl_typed_tensor(layer, "bias", 1, full + 1, 0);
     if (bases)
         tensors[COMP] = sl_typed_tensor(layer, "comp", 2, comp, sl_layer_glorot_bound(n, bases));
 }
@@ -129,8 +134,8 @@ static int forward(const struct sl_layer_env *env, const struct sl_typed_layer *
         if (!tape->y[t])
             return SL_ENOMEM;
         SL_TRY(env->kernels->gemm(env->precision, SL_NO_TRANS, SL_NO_TRANS, tape->n_dst[t], d, d, 1,
-                                  tape->x[t], d, at(layer, params, ROOT), d, 0, tape->y[t], d,
-                                  env->pool));
+                                  tape->x[t], d, at(layer, params, root(layer)), d, 0, tape->y[t],
+                                  d, env->pool));
     }
     for (uint32_t i = 0; i < tape->n_runs; i++) {
         struct sl_typed_run *run = &tape->run[i];
@@ -195,7 +200,7 @@ static int rows_backward(const struct sl_layer_env *env, const struct sl_typed_l
     for (uint32_t t = 0; t < layer->typed->n_types; t++)
         if (tape->n_dst[t] > 0)
             SL_TRY(env->kernels->gemm(env->precision, SL_NO_TRANS, SL_TRANS, tape->n_dst[t], d, d,
-                                      1, dy[t], d, at(layer, params, ROOT), d, 1, dx[t], d,
+                                      1, dy[t], d, at(layer, params, root(layer)), d, 1, dx[t], d,
                                       env->pool));
     return SL_OK;
 }
@@ -210,7 +215,7 @@ static int backward(const struct sl_layer_env *env, const struct sl_typed_layer 
             continue;
         SL_TRY(sl_layer_apply_before(env, &as, &tape->before[t], dy[t], tape->n_dst[t]));
         SL_TRY(product(env, layer, GRADIENT, 1, tape->n_dst[t], tape->x[t], dy[t],
-                       gradient + layer->tensor[ROOT].offset));
+                       gradient + layer->tensor[root(layer)].offset));
     }
     SL_TRY(weights_backward(env, layer, params, tape, dy, gradient));
     return dx ? rows_backward(env, layer, params, tape, dy, dx) : SL_OK;
@@ -218,7 +223,6 @@ static int backward(const struct sl_layer_env *env, const struct sl_typed_layer 
 
 const struct sl_typed_kind sl_typed_rgcn = {
     .name = "rgcn",
-    .bias = BIAS,
     .one_width = true,
     .updates_all = true,
     .check = check,
