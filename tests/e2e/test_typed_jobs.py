@@ -21,6 +21,8 @@ def papers(box, n=1600):
         author = made["types"][1]
         author["feat_dim"] = 1  # the same of each, as models read some of every type
         np.save(folder + "/node_feat.author.npy", np.ones((author["count"], 1), np.float32))
+        weights = np.random.default_rng(1).integers(0, 4, made["num_edges"])
+        np.save(folder + "/edge_weight.npy", weights.astype(np.float32))
         with open(folder + "/metadata.json", "w") as file:
             json.dump(made, file)
 
@@ -182,6 +184,7 @@ def test_comes_near_what_can_be_learned(box, kind):
 WAYS = {
     "plain": {},
     "all": {"sampler.expand": "all", "model.norm": "batch", "evaluate.fanout": [3, 4]},
+    "weighted": {"sampler.kind": "weighted", "evaluate.fanout": {"reviews": [1, 1], "*": [3, 4]}},
     "named": {"sampler.fanout": {"reviews": [0, 0], WRITES: [4, 3], "*": [2, -1]},
               "sampler.kind": "labor", "model.norm": "layer"},
     "rgat": {"model.kind": "rgat", "model.heads": 2, "model.attention_dropout": 0.2},
@@ -206,7 +209,7 @@ def test_same_bits_for_every_split(box, way):
 
 
 @whole
-@cases("all", "named", "rgcn")
+@cases("all", "weighted", "named", "rgcn")
 def test_same_bits_of_other_ways(box, way):
     same_bits(box, way)
 
