@@ -288,7 +288,8 @@ says("'paper', wanted 'author'", input_nodes=("paper", [1]))
 says("'paper', wanted 'author'", input_nodes="paper")
 says("'nobody', wanted one of 'author', 'paper'", input_nodes=("nobody", [1]))
 says("has vertex 64, wanted 0 to 63", input_nodes=("author", [64]))
-says("wanted relations of the graph: ('author', 'writes', 'paper')", {("author", "x", "paper"): [1]})
+unknown = {("author", "x", "paper"): [1]}
+says("wanted relations of the graph: ('author', 'writes', 'paper')", unknown)
 says("has nothing for ('paper', 'cites', 'paper')", {("author", "writes", "paper"): [1, 1]})
 says("adj='csc': is for graphs of one type", adj="csc", arrays="pyg") if arrays_of_pyg else None
 says("sampler.subgraph", subgraph_type="induced")
