@@ -254,6 +254,8 @@ def test_given_seeds(box):
 
     def parts(batch, arrays):
         types, relations = arrays.types[: info.n_types], arrays.relations[: info.n_relations]
+        for t, of in zip(types, info.types):
+            assert bool(t.features) == (of.feat_dim > 0)
         nodes = [s.array(t.nodes, t.n_nodes, "<i8").tolist() for t in types]
         edges = [
             (s.array(r.edges, 2 * r.n_edges, "<i8").tolist() if r.n_edges else [],
