@@ -67,7 +67,7 @@ struct sl_drawer {
     uint32_t largest_batch; // input nodes of the largest batch, or tree, so far
     struct sl_exclusion exclusion;
     const struct sl_excluded *excluded; // of the batch in hand, or NULL
-    struct sl_typed_drawer typed; // of a typed graph, in place of what is above
+    struct sl_typed_drawer typed;       // of a typed graph, in place of what is above
     struct sl_forest forest;
     struct sl_subgraph_room subgraph;
     struct sl_device_drawer device; // instead of map and nodes, where it has a residence
