@@ -257,6 +257,16 @@ uint32_t sl_model_infer_width(const struct sl_model *model)
     return width;
 }
 
+int sl_model_check_layerwise(const struct sl_model *model)
+{
+    if (!model->typed)
+        return SL_OK;
+    return sl_fail(SL_EUNSUPPORTED,
+                   "a model of a graph of several types is not applied layer by layer to all "
+                   "vertices: evaluate it by batches, with evaluate.fanout of -1 for all "
+                   "neighbours");
+}
+
 bool sl_model_needs_self_loops(const struct sl_model *model)
 {
     return !model->typed && model->layer[0].kind->needs_degrees;
@@ -293,6 +303,8 @@ int sl_model_prepare_inference(struct sl_model *model, const struct sl_config *c
                                struct sl_neighbours *neighbours)
 {
     struct sl_infer_graph own;
+    if (model->typed) // evaluated by sampled blocks
+        return SL_OK;
     if (sl_sampler_flags[config->sampler.kind] & SL_SAMPLER_BY_WEIGHT)
         SL_TRY(sl_weightless_drop(ds, sl_model_needs_self_loops(model), threads));
     SL_TRY(sl_model_prepare_graph(model, config, ds, threads, loops, neighbours, &own));

@@ -118,6 +118,10 @@ void sl_model_fini(struct sl_model *model); // safe on a zeroed struct
 // only of links; 0 where it keeps none.
 uint32_t sl_model_infer_width(const struct sl_model *model);
 
+// SL_EUNSUPPORTED with what to do where layers cannot be applied to all vertices one after the
+// other: of graphs of several types.
+int sl_model_check_layerwise(const struct sl_model *model);
+
 // True when degrees are counted without the graph's own self-loops: inference then needs
 // model->self_loops; with its out-degrees too where the second is true.
 bool sl_model_needs_self_loops(const struct sl_model *model);
@@ -126,7 +130,7 @@ bool sl_model_needs_out_degrees(const struct sl_model *model);
 // Looks up what layer-wise inference of this model needs of the graph beside its edges, in a pass
 // over them: the caller's `loops` and `neighbours` (zeroed, and released by the caller whatever is
 // returned) are filled as needed, and the model points to them. The data set must outlive it; of a
-// job that samples by weight it has no edges of weight 0 from then on.
+// job that samples by weight it has no edges of weight 0 from then on. Nothing is done of types.
 int sl_model_prepare_inference(struct sl_model *model, const struct sl_config *config,
                                struct sl_dataset *ds, int threads, struct sl_self_loops *loops,
                                struct sl_neighbours *neighbours);
