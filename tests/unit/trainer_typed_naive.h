@@ -8,6 +8,7 @@
 #include <math.h>
 #include <stdarg.h>
 
+#include "common/base/error.h"
 #include "tests/unit/trainer_fixture.h"
 #include "trainer/feed/typed_block.h"
 
@@ -394,7 +395,7 @@ static inline void typed_convolve(const struct typed_naive *m, uint32_t l, uint3
     const struct sl_block_view view = sl_block_here(m->block);
     const double scale =
         m->config->model.relations == SL_RELATIONS_MEAN ? 1.0 / typed_incoming(m, t) : 1;
-    float *mask = typed_mask(m, m->config->model.attention_dropout, SL_MODEL_OWN_DROPOUT + l, k,
+    float *mask = typed_mask(m, m->config->model.attention_dropout, SL_LAYER_OWN_DROPOUT + l, k,
                              run ? run->n_edges : 0, heads);
     for (uint32_t i = 0; i < y->n[t]; i++) {
         const uint32_t first = run ? sl_run_indptr(view, run)[i] : 0;

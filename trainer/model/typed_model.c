@@ -9,7 +9,6 @@
 #include "common/base/failpoint.h"
 #include "common/base/philox.h"
 #include "trainer/feed/typed_block.h"
-#include "trainer/model/model.h"
 
 // Adding a kind: config/model_kinds.h.
 #define KIND(upper, lower) [SL_MODEL_##upper] = &sl_typed_##lower,
@@ -134,13 +133,19 @@ static int layout(struct sl_typed_model *m, const struct sl_config *config,
 }
 
 int sl_typed_model_create(const struct sl_config *config, const struct sl_typed *typed,
-                          const struct sl_layer_options *options, struct sl_typed_model **out)
+                          const struct sl_layer_options *options, const struct sl_layer_env *env,
+                          struct sl_typed_model **out)
 {
     struct sl_typed_model *m = calloc(1, sizeof *m);
     *out = m;
     if (!m)
         return sl_fail(SL_ENOMEM, "no memory for a model");
     m->typed = typed;
+    m->env = env;
+    m->options = options;
+    m->seed = config->seed;
+    m->dropout = (float)config->model.dropout;
+    m->input_dropout = (float)config->model.input_dropout;
     return layout(m, config, options);
 }
 
@@ -246,13 +251,20 @@ void sl_typed_model_describe(struct sl_typed_model *m, struct sl_tensor *tensors
     }
 }
 
+static int check_abort(const struct sl_heartbeat *pulse)
+{
+    if (pulse && sl_heartbeat_stopping(pulse))
+        return sl_fail(SL_EABORTED, "the job stops");
+    return SL_OK;
+}
+
 // ---- forward ------------------------------------------------------------------------------------
 
-static struct sl_dropout dropout_of(const struct sl_model *model, struct sl_block_view block,
+static struct sl_dropout dropout_of(const struct sl_typed_model *m, struct sl_block_view block,
                                     uint32_t layer, float rate, uint32_t type)
 {
     return (struct sl_dropout){.rate = rate,
-                               .seed = sl_rng_relation_seed(model->seed, type),
+                               .seed = sl_rng_relation_seed(m->seed, type),
                                .epoch = block.header->epoch,
                                .batch = (uint32_t)block.header->batch,
                                .layer = layer};
@@ -285,11 +297,10 @@ static int list_runs(const struct sl_layer_env *env, const struct sl_typed *type
     return SL_OK;
 }
 
-static int open_tape(const struct sl_model *model, struct sl_block_view block, uint32_t l,
+static int open_tape(const struct sl_typed_model *m, struct sl_block_view block, uint32_t l,
                      float **x, bool training, struct sl_typed_tape *tape)
 {
-    const struct sl_layer_env *env = &model->env;
-    const struct sl_typed_model *m = model->typed;
+    const struct sl_layer_env *env = m->env;
     const struct sl_block_type *types = sl_block_types(block.header);
     const uint32_t n = m->typed->n_types, h = m->n_layers - 1 - l;
     *tape = (struct sl_typed_tape){
@@ -299,8 +310,8 @@ static int open_tape(const struct sl_model *model, struct sl_block_view block, u
         .y = zeroed_note(env, n * sizeof *tape->y),
         .after = zeroed_note(env, n * sizeof *tape->after),
         .before = zeroed_note(env, n * sizeof *tape->before),
-        .dropout = dropout_of(model, block, SL_MODEL_OWN_DROPOUT + l,
-                              training ? model->options.attention_dropout : 0, 0),
+        .dropout = dropout_of(m, block, SL_LAYER_OWN_DROPOUT + l,
+                              training ? m->options->attention_dropout : 0, 0),
     };
     if (!tape->n_dst || !tape->n_src || !tape->y || !tape->after || !tape->before)
         return SL_ENOMEM;
@@ -318,20 +329,19 @@ static struct sl_layer_tail_tape *tail_tape_of(const struct sl_typed_model *m, u
 }
 
 // One layer and what follows it: *x, rows by type, becomes its output.
-static int forward_layer(struct sl_model *model, const float *params, struct sl_block_view block,
+static int forward_layer(struct sl_typed_model *m, const float *params, struct sl_block_view block,
                          uint32_t l, bool training, float ***x)
 {
-    const struct sl_layer_env *env = &model->env;
-    struct sl_typed_model *m = model->typed;
+    const struct sl_layer_env *env = m->env;
     const struct sl_typed_layer *layer = &m->layer[l];
     struct sl_typed_tape *tape = &m->tape[l];
     float **out = zeroed_note(env, m->typed->n_types * sizeof *out);
     if (!out)
         return SL_ENOMEM;
-    SL_TRY(open_tape(model, block, l, *x, training, tape));
+    SL_TRY(open_tape(m, block, l, *x, training, tape));
     for (uint32_t t = 0; t < m->typed->n_types; t++) {
         const float *bias;
-        const struct sl_dropout dropout = dropout_of(model, block, l + 1, model->dropout, t);
+        const struct sl_dropout dropout = dropout_of(m, block, l + 1, m->dropout, t);
         if (tape->n_dst[t] == 0)
             continue;
         SL_TRY(sl_typed_combine(env, layer, params, t, sl_typed_bias(layer), &bias));
@@ -339,7 +349,7 @@ static int forward_layer(struct sl_model *model, const float *params, struct sl_
     }
     SL_TRY(layer->kind->forward(env, layer, params, tape));
     for (uint32_t t = 0; t < m->typed->n_types; t++) {
-        const struct sl_dropout dropout = dropout_of(model, block, l + 1, model->dropout, t);
+        const struct sl_dropout dropout = dropout_of(m, block, l + 1, m->dropout, t);
         if (tape->n_dst[t] == 0)
             continue;
         SL_TRY(sl_layer_tail_forward(env, tail_of(m, l, t), params, &tape->after[t], tape->y[t],
@@ -351,11 +361,10 @@ static int forward_layer(struct sl_model *model, const float *params, struct sl_
 }
 
 // act(x W' + b) of each type that has rows: *x, rows of features by type, becomes this.
-static int forward_input(const struct sl_model *model, const float *params, const uint32_t *rows,
+static int forward_input(const struct sl_typed_model *m, const float *params, const uint32_t *rows,
                          float ***x)
 {
-    const struct sl_layer_env *env = &model->env;
-    const struct sl_typed_model *m = model->typed;
+    const struct sl_layer_env *env = m->env;
     float **out = zeroed_note(env, m->typed->n_types * sizeof *out);
     if (!out)
         return SL_ENOMEM;
@@ -366,7 +375,7 @@ static int forward_input(const struct sl_model *model, const float *params, cons
         const struct sl_layer as = {.d_in = m->d_feat[t], .d_out = m->hidden};
         struct sl_layer_epilogue after = {.offered = true,
                                           .bias = params + lin[INPUT_BIAS].offset,
-                                          .act = model->options.activation};
+                                          .act = m->options->activation};
         out[t] = sl_layer_floats(env, (uint64_t)rows[t] * m->hidden);
         if (!out[t])
             return SL_ENOMEM;
@@ -378,38 +387,37 @@ static int forward_input(const struct sl_model *model, const float *params, cons
 }
 
 // Rows of features by type, masked in training.
-static int take_features(const struct sl_model *model, struct sl_block_view block, float *x,
+static int take_features(const struct sl_typed_model *m, struct sl_block_view block, float *x,
                          bool training, const uint32_t *rows)
 {
-    struct sl_typed_model *m = model->typed;
     for (uint32_t t = 0; t < m->typed->n_types; t++) {
-        const struct sl_dropout mask = dropout_of(model, block, 0, model->input_dropout, t);
+        const struct sl_dropout mask = dropout_of(m, block, 0, m->input_dropout, t);
         const uint32_t dim = m->d_feat[t];
         m->features[t] = rows[t] && dim
                              ? x + sl_typed_rows_at(block.header, m->typed, t, false) / sizeof *x
                              : NULL;
         if (m->features[t] && training && mask.rate > 0)
-            SL_TRY(model->env.kernels->dropout(m->features[t], rows[t], dim, &mask));
+            SL_TRY(m->env->kernels->dropout(m->features[t], rows[t], dim, &mask));
     }
     return SL_OK;
 }
 
-int sl_typed_model_forward(struct sl_model *model, const float *params, struct sl_block_view block,
-                           float *x, bool training, float **h)
+int sl_typed_model_forward(struct sl_typed_model *m, const float *params,
+                           struct sl_block_view block, float *x, bool training,
+                           const struct sl_heartbeat *pulse, float **h)
 {
-    struct sl_typed_model *m = model->typed;
-    uint32_t *rows = sl_layer_note(&model->env, m->typed->n_types * sizeof *rows);
+    uint32_t *rows = sl_layer_note(m->env, m->typed->n_types * sizeof *rows);
     if (!rows)
         return SL_ENOMEM;
     for (uint32_t t = 0; t < m->typed->n_types; t++)
         rows[t] = sl_typed_block_rows(block.header, t);
-    SL_TRY(take_features(model, block, x, training, rows));
+    SL_TRY(take_features(m, block, x, training, rows));
     float **at = m->features;
     if (kind_of(m)->one_width)
-        SL_TRY(forward_input(model, params, rows, &at));
+        SL_TRY(forward_input(m, params, rows, &at));
     for (uint32_t l = 0; l < m->n_layers; l++) {
-        SL_TRY(sl_model_check_abort(model));
-        SL_TRY(forward_layer(model, params, block, l, training, &at));
+        SL_TRY(check_abort(pulse));
+        SL_TRY(forward_layer(m, params, block, l, training, &at));
     }
     *h = at[0];
     return SL_OK;
@@ -447,11 +455,10 @@ static int keep_norm(const struct sl_layer_env *env, const struct sl_typed_model
     return sl_norm_keep(env, &norm, params, gradient);
 }
 
-static int backward_layer(struct sl_model *model, const float *params, uint32_t l, float **dy,
+static int backward_layer(struct sl_typed_model *m, const float *params, uint32_t l, float **dy,
                           float *gradient, float **dx)
 {
-    const struct sl_layer_env *env = &model->env;
-    struct sl_typed_model *m = model->typed;
+    const struct sl_layer_env *env = m->env;
     const struct sl_typed_layer *layer = &m->layer[l];
     struct sl_typed_tape *tape = &m->tape[l];
     const uint32_t n = m->typed->n_types, bias = sl_typed_bias(layer);
@@ -474,10 +481,9 @@ static int backward_layer(struct sl_model *model, const float *params, uint32_t 
     return SL_OK;
 }
 
-static int backward_input(const struct sl_model *model, float **dh, float **h, float *gradient)
+static int backward_input(const struct sl_typed_model *m, float **dh, float **h, float *gradient)
 {
-    const struct sl_layer_env *env = &model->env;
-    const struct sl_typed_model *m = model->typed;
+    const struct sl_layer_env *env = m->env;
     for (uint32_t t = 0; t < m->typed->n_types; t++) {
         const struct sl_tensor *lin = m->input[t];
         const uint32_t rows = m->tape[0].n_src[t];
@@ -485,7 +491,7 @@ static int backward_input(const struct sl_model *model, float **dh, float **h, f
             continue;
         const struct sl_layer as = {.d_in = m->d_feat[t], .d_out = m->hidden};
         const struct sl_bias_act_gradient before = {.y = h[t],
-                                                    .act = model->options.activation,
+                                                    .act = m->options->activation,
                                                     .dropout = NO_DROPOUT,
                                                     .dbias = gradient + lin[INPUT_BIAS].offset};
         const struct sl_layer_gradient of[2] = {
@@ -495,23 +501,23 @@ static int backward_input(const struct sl_model *model, float **dh, float **h, f
     return SL_OK;
 }
 
-int sl_typed_model_backward(struct sl_model *model, const float *params, float *dh, float *gradient)
+int sl_typed_model_backward(struct sl_typed_model *m, const float *params, float *dh,
+                            const struct sl_heartbeat *pulse, float *gradient)
 {
-    const struct sl_layer_env *env = &model->env;
-    struct sl_typed_model *m = model->typed;
+    const struct sl_layer_env *env = m->env;
     const bool enters = kind_of(m)->one_width;
     float **dy = zeroed_note(env, m->typed->n_types * sizeof *dy), **dx = NULL;
     if (!dy)
         return SL_ENOMEM;
     dy[0] = dh;
     for (uint32_t l = m->n_layers; l-- > 0; dy = dx) {
-        SL_TRY(sl_model_check_abort(model));
+        SL_TRY(check_abort(pulse));
         dx = NULL;
         if (l > 0 || enters)
             SL_TRY(input_gradients(env, &m->layer[l], &m->tape[l], &dx));
-        SL_TRY(backward_layer(model, params, l, dy, gradient, dx));
+        SL_TRY(backward_layer(m, params, l, dy, gradient, dx));
         if (l + 1 == m->n_layers)
             SL_FAILPOINT(TRAINER_GRADIENT);
     }
-    return enters ? backward_input(model, dy, m->tape[0].x, gradient) : SL_OK;
+    return enters ? backward_input(m, dy, m->tape[0].x, gradient) : SL_OK;
 }

@@ -23,17 +23,20 @@
 #include <stdint.h>
 
 #include "common/arena/block.h"
+#include "common/arena/heartbeat.h"
 #include "config/config.h"
 #include "trainer/model/layer_tail.h"
 #include "trainer/model/typed_layer.h"
-
-struct sl_model;
 
 struct sl_typed_model {
     const struct sl_typed *typed;
     struct sl_incoming incoming;
     uint32_t *d_feat, *d_hidden; // (n_types) widths of features and of hidden rows
     uint32_t n_layers, hidden;
+    const struct sl_layer_env *env;
+    const struct sl_layer_options *options;
+    uint64_t seed;
+    float dropout, input_dropout;
     struct sl_typed_layer layer[SL_CONFIG_MAX_LAYERS];
     struct sl_layer_tail *tail;     // (n_layers, n_types)
     const struct sl_tensor **input; // (n_types) weight and bias of lin_dict; NULL: has none
@@ -46,10 +49,11 @@ struct sl_typed_model {
 // Whether the kind is one of graphs of several types.
 bool sl_typed_model_is(enum sl_model_kind kind);
 
-// A model of this job on this graph, both borrowed; of `options`, too. SL_EINVAL and
-// SL_EUNSUPPORTED name the key or the type, SL_ENOMEM.
+// A model of this job. The graph, `options` and `env` are borrowed. SL_EINVAL and SL_EUNSUPPORTED
+// name the key or the type, SL_ENOMEM; what *out is then is destroyed by the caller, too.
 int sl_typed_model_create(const struct sl_config *config, const struct sl_typed *typed,
-                          const struct sl_layer_options *options, struct sl_typed_model **out);
+                          const struct sl_layer_options *options, const struct sl_layer_env *env,
+                          struct sl_typed_model **out);
 void sl_typed_model_destroy(struct sl_typed_model *m); // NULL is fine
 
 // How many tensors it has but for `lin`. Describes them, in the order of the file, from *n_params
@@ -59,11 +63,12 @@ void sl_typed_model_describe(struct sl_typed_model *m, struct sl_tensor *tensors
                              uint64_t *n_params);
 
 // *h (at least n_seeds, hidden): rows of the seeds. x: features as trainer/feed/typed_block.h says,
-// f32; masked in place.
-int sl_typed_model_forward(struct sl_model *model, const float *params, struct sl_block_view block,
-                           float *x, bool training, float **h);
+// f32; masked in place. SL_EABORTED when the pulse (NULL: none) says to leave half way.
+int sl_typed_model_forward(struct sl_typed_model *m, const float *params,
+                           struct sl_block_view block, float *x, bool training,
+                           const struct sl_heartbeat *pulse, float **h);
 // gradient += for dh, that of h, which is overwritten.
-int sl_typed_model_backward(struct sl_model *model, const float *params, float *dh,
-                            float *gradient);
+int sl_typed_model_backward(struct sl_typed_model *m, const float *params, float *dh,
+                            const struct sl_heartbeat *pulse, float *gradient);
 
 #endif
