@@ -21,6 +21,10 @@ struct sl_draw_plan {
     enum sl_subgraph subgraph; // others than directional: one hop more; with expand_new, not of
                                // walks
     bool disjoint;             // each seed has a tree of its own (forest.h)
+    // No edge of a seed's tree is later than the seed, which is then disjoint; strict: nor as late.
+    // Not of walks, pairs and subgraphs, nor with degrees. (timed_rows.h)
+    enum sl_time_rule time;
+    bool time_strict;
     bool edge_ids;             // the block carries its edges' numbers; not of walks
     bool degrees;              // the block carries the in-degrees of its input nodes, without
                                // self-loops where the topology has looked for them

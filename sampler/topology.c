@@ -56,14 +56,12 @@ static int sum_weights(struct sl_topology *t, int fd, const struct sl_kernels *k
     return SL_OK;
 }
 
-int sl_topology_open(struct sl_topology *t, const char *path, const char *record, bool weighted,
+int sl_topology_open(struct sl_topology *t, const char *path, const char *record, unsigned need,
                      int sums_fd, const struct sl_kernels *kernels, int threads)
 {
     memset(t, 0, sizeof *t);
     // Whether labels are there where the job needs some has been seen by who started it.
-    unsigned need = SL_NEED_TOPOLOGY | SL_TAKES_SHARD | SL_TAKES_TYPES;
-    if (weighted)
-        need |= SL_NEED_WEIGHTS;
+    need |= SL_NEED_TOPOLOGY | SL_TAKES_SHARD | SL_TAKES_TYPES;
     SL_TRY(record ? sl_dataset_open_recorded(path, need, record, threads, &t->dataset)
                   : sl_dataset_open(path, need, SL_CHECK_CACHED, threads, &t->dataset));
     const struct sl_dataset *ds = &t->dataset;
@@ -74,7 +72,7 @@ int sl_topology_open(struct sl_topology *t, const char *path, const char *record
         .indices_dtype = ds->indices_dtype,
         .lists_rise = ds->lists_rise,
     };
-    int rc = weighted ? sum_weights(t, sums_fd, kernels) : SL_OK;
+    int rc = need & SL_NEED_WEIGHTS ? sum_weights(t, sums_fd, kernels) : SL_OK;
     if (rc < 0)
         sl_topology_close(t);
     return rc;
@@ -139,6 +137,8 @@ void sl_topology_expect_draws(struct sl_topology *t)
                     (rows + edges) >> 20, available >> 20);
     }
     advise_neighbours(ds, MADV_RANDOM);
+    if (ds->edge_time)
+        sl_advise(ds->edge_time, ds->n_edges * sizeof *ds->edge_time, MADV_RANDOM);
 }
 
 int sl_topology_expect_device(struct sl_topology *t)

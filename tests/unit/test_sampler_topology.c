@@ -11,7 +11,7 @@
 
 static int open_tiny(struct sl_topology *t, bool weighted)
 {
-    return sl_topology_open(t, dir, NULL, weighted, -1, sl_kernels_cpu(), 1);
+    return sl_topology_open(t, dir, NULL, weighted ? SL_NEED_WEIGHTS : 0, -1, sl_kernels_cpu(), 1);
 }
 
 TEST(uniform_sampling_asks_for_no_weights)
@@ -159,10 +159,10 @@ TEST(weights_that_were_exchanged_are_refused_with_their_file)
     must(open_tiny(&t, true));
     char *record = sl_dataset_record(&t.dataset);
     sl_topology_close(&t);
-    must(sl_topology_open(&t, dir, record, true, -1, sl_kernels_cpu(), 1));
+    must(sl_topology_open(&t, dir, record, SL_NEED_WEIGHTS, -1, sl_kernels_cpu(), 1));
     sl_topology_close(&t);
     WRITE_F32("edge_weight.npy", 1, 2, 3, 4, -1, 5, 6);
-    ck_assert_int_eq(sl_topology_open(&t, dir, record, true, -1, sl_kernels_cpu(), 1), SL_ECHANGED);
+    ck_assert_int_eq(sl_topology_open(&t, dir, record, SL_NEED_WEIGHTS, -1, sl_kernels_cpu(), 1), SL_ECHANGED);
     assert_message_has("edge_weight.npy");
     ck_assert_ptr_null(t.dataset.files);
     sl_topology_close(&t);
