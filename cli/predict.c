@@ -234,6 +234,13 @@ static int read_job(struct prediction *p, const char *dataset)
             "%s: the model of run '%s' is \"external\", a program's of yours, and sluice "
             "has no parameters of it: let that program predict",
             command_name(p), p->o.run);
+    if (p->config.sampler.time && !p->o.dataset)
+        return sl_fail(SL_EINVAL,
+                       "%s: run '%s' has sampler.time \"%s\", and here all edges of the graph "
+                       "count, whatever their times: give --dataset with a data set that has the "
+                       "edges up to one time",
+                       command_name(p), p->o.run,
+                       p->config.sampler.time == SL_TIME_LATEST ? "latest" : "uniform");
     return SL_OK;
 }
 
