@@ -111,10 +111,8 @@ static const char *const activation_places[] = {[SL_ACTIVATIONS_AUTO] = "auto",
                                                 NULL};
 static const char *const class_weights[] = {
     [SL_CLASS_WEIGHTS_NONE] = "none", [SL_CLASS_WEIGHTS_BALANCED] = "balanced", NULL};
-static const char *const time_rules[] = {[SL_TIME_NONE] = "none",
-                                         [SL_TIME_UNIFORM] = "uniform",
-                                         [SL_TIME_LATEST] = "latest",
-                                         NULL};
+static const char *const time_rules[] = {
+    [SL_TIME_NONE] = "none", [SL_TIME_UNIFORM] = "uniform", [SL_TIME_LATEST] = "latest", NULL};
 static const char *const subgraphs[] = {[SL_SUBGRAPH_DIRECTIONAL] = "directional",
                                         [SL_SUBGRAPH_INDUCED] = "induced",
                                         [SL_SUBGRAPH_BIDIRECTIONAL] = "bidirectional",

@@ -179,9 +179,7 @@ int sl_edge_columns_choose(const struct sl_import *im, const char *option,
                 rc = fail_option(option, "it has a column twice");
     // A time in the place of the weight is none.
     bool weighted = given.n > 2 && !(given.n == 3 && sl_field_is(&given.at[WEIGHT], parts[TIME]));
-    int value = im->timed && given.n > 2 ? place[given.n - 1]
-                : weighted                      ? place[WEIGHT]
-                                                : -1;
+    int value = im->timed && given.n > 2 ? place[given.n - 1] : weighted ? place[WEIGHT] : -1;
     if (rc == SL_OK && im->timed && value < 0)
         rc = fail_time(im);
     *out = (struct sl_edge_columns){place[SOURCE], place[TARGET], value, SL_FIELDS_MAX};

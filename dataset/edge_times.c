@@ -13,7 +13,7 @@
 enum { ROWS_A_STEP = 4096 };
 
 struct pass {
-    struct sl_npy indptr, indices, weight; // weight: times, by their bits
+    struct sl_npy indptr, indices, weight;                  // weight: times, by their bits
     struct sl_npy_writer *to_indices, *to_time, *to_weight; // to_weight: NULL where it is not kept
     uint64_t *key; // of a row's edges: time, place in the row
 };
@@ -37,8 +37,8 @@ static int write_row(struct pass *p, uint64_t first, uint64_t n)
     for (uint64_t i = 0; i < n; i++) {
         const uint64_t from = first + (uint32_t)p->key[i];
         const int64_t time = (int64_t)(p->key[i] >> 32);
-        SL_TRY(sl_npy_writer_append_id(
-            p->to_indices, sl_scan_load(p->indices.data, p->indices.head.dtype, from)));
+        SL_TRY(sl_npy_writer_append_id(p->to_indices,
+                                       sl_scan_load(p->indices.data, p->indices.head.dtype, from)));
         SL_TRY(sl_npy_writer_append(p->to_time, &time, sizeof time));
         if (p->to_weight)
             SL_TRY(sl_npy_writer_append(p->to_weight, &bits[(uint32_t)p->key[i]], sizeof *bits));

@@ -322,7 +322,7 @@ static int scan_fields(struct sl_import *im, struct edgelist *e, const char **li
     }
     if (c->weight >= 0)
         SL_TRY(im->timed ? scan_time(im, &at[c->weight], weight)
-                          : sl_import_scan_weight(im, &at[c->weight], weight));
+                         : sl_import_scan_weight(im, &at[c->weight], weight));
     if (e->fields.n > c->n_most && at[c->n_most].n > 0) {
         char wanted[120];
         snprintf(wanted, sizeof wanted,

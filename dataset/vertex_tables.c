@@ -36,7 +36,9 @@ int sl_vertex_tables_check(const struct sl_vertex_tables *v, const struct sl_imp
 {
     const struct {
         const char *option, *path;
-    } files[] = {{"features", v->features}, {"labels", v->labels}, {"splits", v->splits},
+    } files[] = {{"features", v->features},
+                 {"labels", v->labels},
+                 {"splits", v->splits},
                  {"node-times", v->times}};
     for (size_t i = 0; i < SL_COUNT_OF(files); i++)
         if (named && files[i].path && is_array(files[i].path))

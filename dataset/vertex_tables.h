@@ -1,6 +1,6 @@
 /*
- * vertex_tables.h - features, labels, splits and times of vertices in files of their own, beside an edge
- * list: text by vertex (keyed_table.h), or .npy with a row for each.
+ * vertex_tables.h - features, labels, splits and times of vertices in files of their own, beside an
+ * edge list: text by vertex (keyed_table.h), or .npy with a row for each.
  *
  *   features   vertex,number,number,...    of every vertex; (V, D) floats
  *   labels     vertex,label                a class by number or by name, or a number with --task

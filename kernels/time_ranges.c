@@ -16,7 +16,7 @@ static void search(const int64_t *time, int64_t until, struct sl_time_range *row
         length[l] = row[l].end - row[l].begin;
         longest = SL_MAX(longest, length[l]);
     }
-    // What counts ends at from .. from + length. Without a jump, so that the loads of lanes overlap.
+    // What counts ends at from .. from + length. Lanes do not wait for each other's loads.
     for (; longest > 1; longest -= longest / 2) {
         for (uint32_t l = 0; l < n; l++) {
             const uint64_t half = length[l] / 2;

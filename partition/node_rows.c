@@ -53,11 +53,12 @@ int sl_node_rows_open(struct sl_node_rows *r, const struct sl_node_rows_spec *sp
     *r = (struct sl_node_rows){.spec = *spec};
     char *record = sl_dataset_record(spec->ds);
     r->seeds = malloc((facts.train.n + 1) * sizeof *r->seeds);
-    int rc = record && r->seeds
-                 ? sl_topology_open(&r->topology, spec->ds->path, record, sl_config_needs_to_draw(c),
-                                    -1, sl_kernels_rows(), sl_threads_default())
-                 : sl_fail(SL_ENOMEM, "no memory for the order of %llu training vertices",
-                           (unsigned long long)facts.train.n);
+    int rc =
+        record && r->seeds
+            ? sl_topology_open(&r->topology, spec->ds->path, record, sl_config_needs_to_draw(c), -1,
+                               sl_kernels_rows(), sl_threads_default())
+            : sl_fail(SL_ENOMEM, "no memory for the order of %llu training vertices",
+                      (unsigned long long)facts.train.n);
     free(record);
     SL_TRY(rc);
     SL_TRY(sl_config_choose_items(c, &r->topology.dataset));

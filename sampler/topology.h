@@ -19,8 +19,8 @@ struct sl_topology {
 
 /*
  * Opens the data set at `path`, as the broker has validated it (`record`; NULL: it is validated
- * here). need: SL_NEED_TIMES, or SL_NEED_WEIGHTS, with whose running sums, 8 bytes an edge, the first
- * sampler makes for all in the file `sums_fd`; below 0: each for itself. Errors as
+ * here). need: SL_NEED_TIMES; SL_NEED_WEIGHTS, with their running sums, 8 bytes an edge, which the
+ * first sampler makes for all in the file `sums_fd`; below 0: each for itself. Errors as
  * sl_dataset_open_recorded(), SL_EINVAL for a weight that cannot be, SL_ENOMEM.
  */
 int sl_topology_open(struct sl_topology *t, const char *path, const char *record, unsigned need,

@@ -230,7 +230,8 @@ def test_who_draws_changes_nothing(box, rule):
         config = job(box, rule, f"runs/{len(found)}", **{"allocation.samplers": samplers})
         result, report = box.run(config, env=env)
         result.ok()
-        found.append([report[k] for k in ("params_sha256", "samples_digest", "test", "best_metric")])
+        keys = "params_sha256", "samples_digest", "test", "best_metric"
+        found.append([report[key] for key in keys])
         assert bool(report["restarts"]) == bool(env), report["restarts"]
     assert found[0] == found[1] == found[2]
     assert found[0][2]["accuracy"] > 0.3

@@ -22,9 +22,9 @@
     "{\"dataset\": \"d\", \"model\": {\"kind\": \"external\"}, \"sampler\": {"                     \
     "\"subgraph\": \"induced\", " sampler "}}"
 #define TIMED(sampler, model, rest)                                                                \
-    "{\"dataset\": \"d\", \"model\": {\"kind\": \"" model "\"}, \"sampler\": {\"time\": " sampler      \
+    "{\"dataset\": \"d\", \"model\": {\"kind\": \"" model "\"}, \"sampler\": {\"time\": " sampler  \
     "}" rest "}"
-#define SAMPLED            ", \"evaluate\": {\"fanout\": [-1, -1, -1]}"
+#define SAMPLED           ", \"evaluate\": {\"fanout\": [-1, -1, -1]}"
 #define SCHEDULE(entries) JOB(", \"epochs\": 10, \"schedule\": [" entries "]")
 #define ENTRY(epoch, batch, samplers, trainers)                                                    \
     "{\"epoch\": " epoch ", \"batch\": " batch ", \"samplers\": " samplers                         \

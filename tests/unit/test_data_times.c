@@ -122,8 +122,7 @@ TEST(falls_are_found_in_large_lists)
                            .data = time,
                            .n_elems = EDGES,
                            .head = {.dtype = SL_DTYPE_I64, .ndim = 1, .shape = {EDGES}}};
-    ds = (struct sl_dataset){
-        .n_nodes = NODES, .n_edges = EDGES, .indptr = indptr, .files = &files};
+    ds = (struct sl_dataset){.n_nodes = NODES, .n_edges = EDGES, .indptr = indptr, .files = &files};
     for (int threads = 1; threads < 4; threads += 2) {
         sl_dataset_validate_times(&ds, threads);
         ck_assert_int_eq(ds.times_rise, 1);

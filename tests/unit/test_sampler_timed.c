@@ -157,7 +157,7 @@ static bool goes_with_time(const struct sl_draw_plan *plan)
     return !plan->degrees && !sl_draw_plan_has_visits(plan);
 }
 
-LOOP_TEST(trees_are_those_of_the_graph_as_it_was, 0, SL_COUNT_OF(fixture_plans) *BACK_ENDS)
+LOOP_TEST(trees_are_those_of_the_graph_as_it_was, 0, SL_COUNT_OF(fixture_plans) * BACK_ENDS)
 {
     struct sl_draw_plan plan = fixture_plans[_i / BACK_ENDS];
     if (!goes_with_time(&plan))

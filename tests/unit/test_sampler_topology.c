@@ -162,7 +162,8 @@ TEST(weights_that_were_exchanged_are_refused_with_their_file)
     must(sl_topology_open(&t, dir, record, SL_NEED_WEIGHTS, -1, sl_kernels_cpu(), 1));
     sl_topology_close(&t);
     WRITE_F32("edge_weight.npy", 1, 2, 3, 4, -1, 5, 6);
-    ck_assert_int_eq(sl_topology_open(&t, dir, record, SL_NEED_WEIGHTS, -1, sl_kernels_cpu(), 1), SL_ECHANGED);
+    ck_assert_int_eq(sl_topology_open(&t, dir, record, SL_NEED_WEIGHTS, -1, sl_kernels_cpu(), 1),
+                     SL_ECHANGED);
     assert_message_has("edge_weight.npy");
     ck_assert_ptr_null(t.dataset.files);
     sl_topology_close(&t);
