@@ -64,6 +64,8 @@ int sl_dataset_take_pairs(struct sl_dataset *ds, int threads);
 
 // ---- dataset_times.c ----------------------------------------------------------------------------
 
+// SL_EUNSUPPORTED for a typed graph where times are needed.
+int sl_dataset_refuse_times(const struct sl_dataset *ds, unsigned need);
 // Types and shapes of edge_time.npy and node_time.npy, where the caller needs times.
 int sl_dataset_check_times(const struct sl_dataset *ds, unsigned need);
 // Whether the times of edges rise in each list (ds->times_rise). Offsets are valid.

@@ -14,16 +14,22 @@ static bool are_times(const struct sl_npy *npy, uint64_t n)
     return npy->map && npy->head.dtype == SL_DTYPE_I64 && npy->head.ndim == 1 && npy->n_elems == n;
 }
 
+int sl_dataset_refuse_times(const struct sl_dataset *ds, unsigned need)
+{
+    if (!(need & SL_NEED_TIMES) || ds->typed.n_types == 0)
+        return SL_OK;
+    return sl_fail(SL_EUNSUPPORTED,
+                   "data set %s: has several types, and times are read of graphs of one type "
+                   "alone: set sampler.time to \"none\", or import one relation of its source "
+                   "(`sluice import edgelist --times`)",
+                   ds->path);
+}
+
 int sl_dataset_check_times(const struct sl_dataset *ds, unsigned need)
 {
     const struct sl_npy *npy = ds->files->npy;
     if (!(need & SL_NEED_TIMES))
         return SL_OK;
-    if (ds->typed.n_types)
-        return sl_fail(SL_EUNSUPPORTED,
-                       "data set %s: a graph of several types, of whose times nothing is read: "
-                       "wanted a graph of one type, or sampler.time \"none\"",
-                       ds->path);
     if (!are_times(&npy[SL_FILE_EDGE_TIME], ds->n_edges))
         return sl_fail(SL_EFORMAT,
                        "%s, wanted one dimension of int64, a time for each edge: num_edges = "

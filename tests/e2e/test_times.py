@@ -8,6 +8,7 @@ import numpy as np
 from harness import cases, cpu_devices, planted, small_job, whole, write_dataset
 from test_bad_input import refused
 from test_libsluice import opened
+from test_python_loader import run
 
 NOT_UNDER = dict.fromkeys(
     ("address", "undefined", "thread"), "the interpreter is built without the sanitizer"
@@ -283,3 +284,68 @@ def test_a_model_of_seeds_with_times_predicts_no_whole_graph(box):
         refused(box, result, "sampler.time", "--dataset", output="p.npy")
     with_all = ["predict", "runs/job", "--out", "p.npy"]
     box.sluice(*with_all, "--dataset", shared(box)).ok()  # a graph of one time, the caller says
+
+
+# ---- the Python package --------------------------------------------------------------------------
+
+TIMES = """
+rng, n = np.random.default_rng(3), len(graph["indptr"]) - 1
+time = np.sort(rng.integers(0, 90, len(graph["indices"])))
+for first, last in zip(graph["indptr"], graph["indptr"][1:]):  # rising in each list
+    time[first:last] = np.sort(rng.integers(0, 90, last - first))
+graph.update(edge_time=time, node_time=rng.integers(0, 99, n))
+memory = sluice.Dataset(sluice.open(path).metadata, graph)
+memory.save("timed")
+fanout, nodes = [5, -1], rng.permutation(n)[:300]
+
+def check(batch, bound, last):  # of each seed; and how many edges were too late
+    n_late = 0
+    assert (time[batch.e_id] <= bound[batch.batch[batch.edge_index[1]]]).all()
+    for row in range(batch.batch_size):
+        v = batch.n_id[row]
+        first, end = graph["indptr"][v], graph["indptr"][v + 1]
+        there = first + np.flatnonzero(time[first:end] <= bound[row])
+        mine = batch.e_id[batch.edge_index[1] == row]
+        assert len(mine) == min(len(there), fanout[0])
+        assert not last or (mine == there[len(there) - len(mine):]).all()
+        n_late += end - first - len(there)
+    return n_late
+
+for data in "timed", memory:
+    for strategy in "uniform", "last":
+        more = dict(time_attr="time", temporal_strategy=strategy, input_nodes=nodes)
+        for input_time in None, rng.integers(0, 90, len(nodes)):
+            with open_loader(data, fanout, input_time=input_time, **more) as loader:
+                n_late = 0
+                for batch in loader:
+                    bound = graph["node_time"][batch.n_id[:batch.batch_size]]
+                    if input_time is not None:
+                        bound = input_time[batch.input_id]
+                    n_late += check(batch, bound, strategy == "last")
+                assert n_late > 100
+                bound = graph["node_time"][nodes] if input_time is None else input_time
+                check(loader(np.arange(9)), bound[:9], strategy == "last")
+with open_loader("timed", fanout, time_attr="time", input_nodes=None, shuffle=False,
+                 input_time=np.full(n, 40)) as loader:
+    for batch in loader:
+        check(batch, np.full(batch.batch_size, 40), False)
+for said, more in (
+    ("time_attr='t': wanted 'time'", dict(time_attr="t")),
+    ("temporal_strategy='first': wanted 'uniform' or 'last'",
+     dict(time_attr="time", temporal_strategy="first")),
+    ("temporal_strategy='last': is for sampling by time", dict(temporal_strategy="last")),
+    ("input_time: is for sampling by time", dict(input_time=[1], input_nodes=[5])),
+    ("input_time: is int64 [1], wanted whole numbers [2]",
+     dict(time_attr="time", input_time=[1], input_nodes=[5, 6])),
+    ("input_time: is for seeds that are given", dict(time_attr="time", input_time=[1])),
+):
+    assert said in refused(open_loader, "timed", **more), said
+made = refused(open_loader, path, time_attr="time")
+assert "has no edge_time.npy: sampling by time needs it" in made, made
+"""
+
+
+def test_python(box):
+    """No edge of a seed's part is later than the seed, by its own time or the given one; of the
+    first hop exactly those are there that should be."""
+    run(box, TIMES)
