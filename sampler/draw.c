@@ -202,6 +202,8 @@ static int draw_hop(struct sl_drawer *d, const struct sl_draw_plan *plan, uint32
     const struct sl_topology_view *view = &d->topology->view;
     const uint32_t *rows = NULL;
     uint64_t fresh;
+    // Of vertices that were there before the hop before has read the lists.
+    sl_topology_read_ahead(d->topology, view, nodes_of(d) + known, n_nodes - known);
     if (plan->time) {
         SL_TRY(sl_timed_rows_find(&d->timed, d->topology, plan, h, first, n_nodes, nodes_of(d),
                                   &rows, &fresh));
@@ -216,8 +218,6 @@ static int draw_hop(struct sl_drawer *d, const struct sl_draw_plan *plan, uint32
     else if (!sl_block_begin_hop(c, hop, n_nodes, bound, beside, &room))
         return SL_EAGAIN;
     SL_TRY(reserve_nodes(d, n_nodes + fresh, n_nodes));
-    // Of vertices that were there before the hop before has read the lists.
-    sl_topology_read_ahead(d->topology, &d->topology->view, nodes_of(d) + known, n_nodes - known);
     const struct sl_khop_args args = {
         .topology = view,
         .rows = rows,

@@ -54,8 +54,8 @@ int sl_topology_expect_device(struct sl_topology *t);
 
 enum { SL_TOPOLOGY_AHEAD_BYTES = 65536 }; // the longest list that is asked for
 
-// A hop is going to read the lists of these vertices (n) in the view. Nothing where the graph fits
-// in memory.
+// A hop is going to read the lists of these vertices (n) in the view, with their times where there
+// are some. Nothing where the graph fits in memory.
 void sl_topology_read_ahead(const struct sl_topology *t, const struct sl_topology_view *view,
                             const uint32_t *nodes, uint32_t n);
 
