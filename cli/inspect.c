@@ -209,6 +209,28 @@ static void show_pairs(const struct inspection *in, int s, struct sl_table *t)
         sl_table_row(t, "%s negatives|%s pairs", split_names[s], sl_units_grouped(a, neg->n));
 }
 
+static bool has_file(const struct sl_dataset *ds, const char *name)
+{
+    struct sl_dataset_part parts[SL_DATASET_PARTS_MAX];
+    const uint32_t n = sl_dataset_parts(ds, parts);
+    for (uint32_t i = 0; i < n; i++)
+        if (strcmp(parts[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+static void show_times(struct sl_table *t, const struct sl_dataset *ds)
+{
+    const bool edges = has_file(ds, "edge_time.npy"), nodes = has_file(ds, "node_time.npy");
+    if (edges || nodes)
+        sl_table_row(t, "times|%s%s%s",
+                     !edges           ? ""
+                     : ds->times_rise ? "of edges, rising in each list"
+                                      : "of edges, but no whole numbers that rise in each list, as "
+                                        "sampler.time needs them",
+                     edges && nodes ? "; " : "", nodes ? "of vertices" : "");
+}
+
 static void print_overview(const struct inspection *in)
 {
     char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES], text[SL_OVERLAP_TEXT_BYTES];
@@ -232,6 +254,7 @@ static void print_overview(const struct inspection *in)
                      in->min_weight, in->mean_weight, in->max_weight,
                      sl_units_grouped(a, ds->weightless_vertices),
                      sl_units_grouped(b, ds->weightless_edges));
+    show_times(&t, ds);
     sl_table_row(&t, "in-degree|min %s, mean %.1f, max %s, %s %s without",
                  sl_units_grouped(a, in->min_degree), mean_degree(in),
                  sl_units_grouped(b, in->max_degree),
@@ -433,6 +456,9 @@ static cJSON *to_json(const struct inspection *in)
         cJSON_AddNumberToObject(weights, "weightless_edges", (double)ds->weightless_edges);
         cJSON_AddNumberToObject(weights, "weightless_vertices", (double)ds->weightless_vertices);
     }
+    cJSON_AddBoolToObject(root, "edge_time", has_file(ds, "edge_time.npy"));
+    cJSON_AddBoolToObject(root, "edge_times_rise", ds->times_rise);
+    cJSON_AddBoolToObject(root, "node_time", has_file(ds, "node_time.npy"));
     cJSON *degree = cJSON_AddObjectToObject(root, "in_degree");
     cJSON_AddNumberToObject(degree, "min", (double)in->min_degree);
     cJSON_AddNumberToObject(degree, "mean", mean_degree(in));

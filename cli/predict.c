@@ -240,6 +240,13 @@ static int read_job(struct prediction *p, const char *dataset)
                        "applied within its job alone yet: report.json has its test, and "
                        "torch_geometric loads model.safetensors",
                        command_name(p), p->o.run, sl_model_kind_name(p->config.model.kind));
+    if (p->config.sampler.time && !p->o.dataset)
+        return sl_fail(SL_EINVAL,
+                       "%s: run '%s' has sampler.time \"%s\", and here all edges of the graph "
+                       "count, whatever their times: give --dataset with a data set that has the "
+                       "edges up to one time",
+                       command_name(p), p->o.run,
+                       p->config.sampler.time == SL_TIME_LATEST ? "latest" : "uniform");
     return SL_OK;
 }
 

@@ -221,6 +221,8 @@ struct sl_config {
         bool edge_ids; // false with walk
         enum sl_subgraph subgraph;
         bool disjoint;
+        enum sl_time_rule time; // others than NONE: disjoint as well
+        bool time_strict;
         uint64_t batch_size;
         uint32_t paths, length; // walk
         double restart;
@@ -384,16 +386,24 @@ static inline uint32_t sl_config_block_hops(const struct sl_config *c)
     return c->sampler.n_fanout + (c->sampler.subgraph != SL_SUBGRAPH_DIRECTIONAL);
 }
 
+// Whether each seed has a tree of its own.
+static inline bool sl_config_is_disjoint(const struct sl_config *c)
+{
+    return c->sampler.disjoint || c->sampler.time;
+}
+
 // Whether samplers draw on cores, also those of a GPU, for what only cores can make.
 static inline bool sl_config_draws_on_cores(const struct sl_config *c)
 {
-    return c->sampler.disjoint || c->sampler.subgraph != SL_SUBGRAPH_DIRECTIONAL ||
+    return sl_config_is_disjoint(c) || c->sampler.subgraph != SL_SUBGRAPH_DIRECTIONAL ||
            sl_config_is_links(c);
 }
 
 // What the job needs of its data set: enum sl_dataset_need, added up. External trainers may do
 // without labels and features.
 unsigned sl_config_needs(const struct sl_config *c);
+// The same of who draws mini-batches.
+unsigned sl_config_needs_to_draw(const struct sl_config *c);
 // The same of who applies its model.
 unsigned sl_config_needs_to_predict(const struct sl_config *c);
 

@@ -19,10 +19,16 @@ unsigned sl_config_needs(const struct sl_config *c)
         if (sl_order_kinds[c->order.kind].walks) // by shares of labels
             need |= SL_NEED_LABELS;
     }
-    if (sl_sampler_flags[c->sampler.kind] & SL_SAMPLER_BY_WEIGHT)
-        need |= SL_NEED_WEIGHTS;
+    need |= sl_config_needs_to_draw(c);
     return sl_config_needs_to_predict(c) & SL_NEED_FEATURES ? need
                                                             : need & ~(unsigned)SL_NEED_FEATURES;
+}
+
+unsigned sl_config_needs_to_draw(const struct sl_config *c)
+{
+    const bool by_weight = sl_sampler_flags[c->sampler.kind] & SL_SAMPLER_BY_WEIGHT;
+    return SL_NEED_TOPOLOGY | (by_weight ? SL_NEED_WEIGHTS : 0) |
+           (c->sampler.time ? SL_NEED_TIMES : 0);
 }
 
 unsigned sl_config_needs_to_predict(const struct sl_config *c)

@@ -114,6 +114,8 @@ static const char *const activation_places[] = {[SL_ACTIVATIONS_AUTO] = "auto",
                                                 NULL};
 static const char *const class_weights[] = {
     [SL_CLASS_WEIGHTS_NONE] = "none", [SL_CLASS_WEIGHTS_BALANCED] = "balanced", NULL};
+static const char *const time_rules[] = {
+    [SL_TIME_NONE] = "none", [SL_TIME_UNIFORM] = "uniform", [SL_TIME_LATEST] = "latest", NULL};
 static const char *const subgraphs[] = {[SL_SUBGRAPH_DIRECTIONAL] = "directional",
                                         [SL_SUBGRAPH_INDUCED] = "induced",
                                         [SL_SUBGRAPH_BIDIRECTIONAL] = "bidirectional",
@@ -444,6 +446,16 @@ const struct sl_key sl_keys[] = {
      FIXED, EXTERNAL,
      .doc = "Whether each seed has vertices and edges of its own, drawn as if it were a batch "
             "alone, on cores. Only with external."},
+    {.path = "sampler.time", .type = SL_KEY_WORD, AT(sampler.time), FIXED,
+     .words = time_rules, .fallback = "\"none\"",
+     .doc = "Whether a seed's batch has no edge later than the seed, by edge_time.npy and "
+            "node_time.npy. uniform: sampler.kind draws among the others. latest: the last fanout "
+            "of them are taken. Seeds are then disjoint, drawn on cores."},
+    {.path = "sampler.time_strict", .type = SL_KEY_BOOL, AT(sampler.time_strict),
+     .fallback = "false", FIXED,
+     .only_key = "sampler.time", .only_word = "uniform or latest",
+     .doc = "Whether an edge at the very time of the seed is too late. Only with uniform or "
+            "latest."},
     {.path = "sampler.batch_size", .type = SL_KEY_INTEGER, AT(sampler.batch_size), FIXED,
      .min = 1, .max = 2147483648.0, .fallback = "1024",
      .doc = "Training vertices in a mini-batch."},

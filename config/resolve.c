@@ -342,6 +342,56 @@ static int check_subgraph(const struct sl_parse *p)
     return SL_OK;
 }
 
+// A key with a value that does not go with sampler.time.
+static int fail_time(const struct sl_parse *p, const char *path, const char *found,
+                     const char *wanted)
+{
+    return sl_parse_fail(p, path, "found %s with sampler.time \"%s\", wanted %s", found,
+                         sl_key_word(sl_key_find("sampler.time"), p->out), wanted);
+}
+
+// What else sampling by time needs.
+static int check_time(const struct sl_parse *p)
+{
+    const struct sl_config *c = p->out;
+    if (c->sampler.time == SL_TIME_NONE)
+        return SL_OK;
+    if (sl_config_is_links(c))
+        return fail_time(p, "task.kind", "\"link\"",
+                         "\"node\": a vertex is a seed once for all pairs that it is in, whatever "
+                         "their times: take sampler.time out");
+    if (sl_sampler_flags[c->sampler.kind] & SL_SAMPLER_VISITS)
+        return fail_time(p, "sampler.kind", "\"walk\"",
+                         "\"khop\", \"weighted\" or \"labor\": walks go by edges of any time");
+    if (c->sampler.time == SL_TIME_LATEST &&
+        !(sl_sampler_flags[c->sampler.kind] & SL_SAMPLER_UNIFORM))
+        return fail_time(p, "sampler.kind", "\"weighted\"",
+                         "\"khop\": of the latest edges nothing is drawn: take the key out, or "
+                         "set sampler.time to \"uniform\"");
+    if (c->sampler.replace && c->sampler.time == SL_TIME_LATEST)
+        return fail_time(p, "sampler.replace", "true",
+                         "false: the latest edges are taken once: take the key out");
+    if (c->sampler.subgraph != SL_SUBGRAPH_DIRECTIONAL)
+        return fail_time(p, "sampler.subgraph", "another one",
+                         "\"directional\": others have edges that are not drawn, of any time: take "
+                         "the key out");
+    if (c->evaluate.full)
+        return fail_time(p, "evaluate.fanout", "\"full\"",
+                         "a list, such as [-1, -1] for 2 layers: layer by layer there is no seed "
+                         "whose time would hold");
+    if (sl_config_wants_degrees(c))
+        return fail_time(p, "model.degrees", "\"graph\"",
+                         "\"block\": degrees of the whole graph count later edges");
+    if (c->features.kind != SL_INPUT_OF_FILE)
+        return fail_time(p, "features.kind", "learned rows",
+                         "\"file\": a vertex is in a batch once for each seed that finds it, and a "
+                         "learned row is changed once");
+    if (c->nodes_auto || c->nodes > 1)
+        return fail_time(p, "nodes", "several nodes",
+                         "1: jobs that sample by time run on one node: remove the key");
+    return SL_OK;
+}
+
 // The cache serves the epochs after pre-sampling: there must be one.
 static int check_presampling(const struct sl_parse *p)
 {
@@ -434,6 +484,7 @@ int sl_parse_resolve(const struct sl_parse *p)
     SL_TRY(sl_parse_only_keys(p, "", "", p->root, p->out));
     resolve_external(p);
     SL_TRY(check_subgraph(p));
+    SL_TRY(check_time(p));
     SL_TRY(check_presampling(p));
     SL_TRY(check_foresight(p));
     SL_TRY(check_store(p));

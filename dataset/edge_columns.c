@@ -31,8 +31,8 @@ int sl_edge_columns_width(const struct sl_edge_columns *c)
 static int fail_time(const struct sl_import *im)
 {
     return sl_fail(SL_EFORMAT,
-                   "import %s: line %" PRIu64 ": found no time: with --by-time wanted 'source "
-                   "target [weight] time', or --columns SOURCE,TARGET,TIME",
+                   "import %s: line %" PRIu64 ": found no time: with --by-time and --times wanted "
+                   "'source target [weight] time', or --columns SOURCE,TARGET,TIME",
                    im->source, im->line);
 }
 
@@ -48,9 +48,9 @@ int sl_edge_columns_default(const struct sl_import *im, bool has_time,
                        "[weight]', or --columns: 1,2 reads no weights, 1,2,3 takes them from the "
                        "third column, 1,3 has the targets there",
                        im->source, im->line, n == line->most ? "at least " : "", n);
-    if (im->held.by_time && n < 3)
+    if (im->timed && n < 3)
         return fail_time(im);
-    *out = (struct sl_edge_columns){0, 1, n <= 2 ? -1 : im->held.by_time ? n - 1 : 2, SL_MAX(n, 2)};
+    *out = (struct sl_edge_columns){0, 1, n <= 2 ? -1 : im->timed ? n - 1 : 2, SL_MAX(n, 2)};
     return SL_OK;
 }
 
@@ -179,10 +179,8 @@ int sl_edge_columns_choose(const struct sl_import *im, const char *option,
                 rc = fail_option(option, "it has a column twice");
     // A time in the place of the weight is none.
     bool weighted = given.n > 2 && !(given.n == 3 && sl_field_is(&given.at[WEIGHT], parts[TIME]));
-    int value = im->held.by_time && given.n > 2 ? place[given.n - 1]
-                : weighted                      ? place[WEIGHT]
-                                                : -1;
-    if (rc == SL_OK && im->held.by_time && value < 0)
+    int value = im->timed && given.n > 2 ? place[given.n - 1] : weighted ? place[WEIGHT] : -1;
+    if (rc == SL_OK && im->timed && value < 0)
         rc = fail_time(im);
     *out = (struct sl_edge_columns){place[SOURCE], place[TARGET], value, SL_FIELDS_MAX};
     sl_line_fields_fini(&given);

@@ -4,8 +4,8 @@
  * Without --columns the first edge decides: two columns are source and target, a third is the
  * weight, a fourth the time where the file's heading promises one (KONECT's); elsewhere four are
  * refused. --columns names columns by numbers from 1 or by the names of a heading row; other
- * columns are not read. With --by-time the last column is the time, and is read in the weight's
- * place.
+ * columns are not read. With --by-time and --times the last column is the time, and is read in the
+ * weight's place.
  */
 #ifndef SL_DATASET_EDGE_COLUMNS_H
 #define SL_DATASET_EDGE_COLUMNS_H
@@ -32,8 +32,8 @@ int sl_edge_columns_choose(const struct sl_import *im, const char *option,
                            const struct sl_line_fields *line, struct sl_edge_columns *out,
                            bool *is_heading);
 
-// By the fields of the first edge; has_time: a fourth column is one, if only because of --by-time.
-// SL_EFORMAT.
+// By the fields of the first edge; has_time: a fourth column is one, if only because of --by-time
+// or --times. SL_EFORMAT.
 int sl_edge_columns_default(const struct sl_import *im, bool has_time,
                             const struct sl_line_fields *line, struct sl_edge_columns *out);
 

@@ -11,6 +11,7 @@
 #include "common/base/threads.h"
 #include "common/data/dataset.h"
 #include "common/text/units.h"
+#include "dataset/edge_times.h"
 #include "dataset/line_scan.h"
 
 const struct sl_import_format *const sl_import_formats[] = {
@@ -73,8 +74,9 @@ static void summarise_edges(const struct sl_import *im, struct sl_table *t)
     sl_table_row(t, "edges stored|%s%s", sl_units_grouped(a, im->csc.n_edges),
                  im->unit_weights
                      ? ", without their weights, which are all 1 (--weights keeps them)"
-                 : in->weighted ? ", with weights"
-                                : "");
+                 : in->weighted   ? ", with weights"
+                 : im->keep_times ? ", with times"
+                                  : "");
     if (in->n_underflows)
         sl_table_row(t,
                      "weights lost|%s became 0, for float32 holds nothing below 1.4e-45 (sampling "
@@ -154,8 +156,11 @@ static int read_source(void *context)
                     im->format->name, im->source);
     sl_edge_sort_destroy(im->edge_sink.sort);
     im->edge_sink.sort = NULL;
-    if (im->held.by_time) // what was sorted with edges were times
+    if (im->timed) // what was sorted with edges were times
         im->edge_sink.weighted = false;
+    if (rc == SL_OK && im->keep_times)
+        rc = sl_edge_times_write(&im->making.st, im->csc.max_degree, im->held.by_time,
+                                 &im->making.progress);
     if (rc == SL_OK)
         rc = write_metadata(im);
     return rc == SL_OK ? hold_out(im) : rc;

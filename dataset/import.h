@@ -73,6 +73,8 @@ struct sl_import {
     uint64_t seed; // of the split, and of what is held out
     bool normalise_features, half_features;
     bool weights, weights_given; // values of the source are weights of edges
+    bool timed;                  // ... or times, in the place of weights
+    bool keep_times;             // edge_time.npy is written
 
     // While it runs.
     const struct sl_import_format *format;

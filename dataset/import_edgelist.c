@@ -51,7 +51,7 @@ struct edgelist {
     // Vertices of the first side, where each side is numbered alone; 0: ids are of one numbering.
     uint64_t bipartite;
     bool bipartite_given;
-    bool by_time;
+    bool by_time, times;
 
     struct sl_vertex_tables tables;
     struct sl_vertex_names names; // of --relabel
@@ -285,7 +285,7 @@ static int fail_time(const struct sl_import *im, const struct sl_line_field *f)
 {
     char wanted[256];
     snprintf(wanted, sizeof wanted,
-             "as the time of --by-time a whole number from 0, below %" PRIu32
+             "as an edge's time a whole number from 0, below %" PRIu32
              ", such as seconds since 1970 (milliseconds: divide by 1000)%s",
              SL_EDGE_SPLIT_TIME_END, im->line == 1 ? SL_IMPORT_HEADING : "");
     return sl_import_fail_field(im, f, wanted);
@@ -321,8 +321,8 @@ static int scan_fields(struct sl_import *im, struct edgelist *e, const char **li
         SL_TRY(scan_id(im, e, &at[c->target], target));
     }
     if (c->weight >= 0)
-        SL_TRY(e->by_time ? scan_time(im, &at[c->weight], weight)
-                          : sl_import_scan_weight(im, &at[c->weight], weight));
+        SL_TRY(im->timed ? scan_time(im, &at[c->weight], weight)
+                         : sl_import_scan_weight(im, &at[c->weight], weight));
     if (e->fields.n > c->n_most && at[c->n_most].n > 0) {
         char wanted[120];
         snprintf(wanted, sizeof wanted,
@@ -342,13 +342,12 @@ static int decide_columns(struct sl_import *im, struct edgelist *e, const char *
         e->fields.separator = sl_line_separator(line, e->columns_text || e->relabel);
     e->fields.most = SL_FIELDS_MAX;
     SL_TRY(split(im, e, line, &next));
-    const bool by_time = im->held.by_time;
     bool weights =
-        by_time || (im->weights && (im->weights_given || e->columns_text || !h->unweighted));
+        im->timed || (im->weights && (im->weights_given || e->columns_text || !h->unweighted));
     if (e->columns_text)
         SL_TRY(sl_edge_columns_choose(im, e->columns_text, &e->fields, &e->columns, is_heading));
     else if (weights)
-        SL_TRY(sl_edge_columns_default(im, h->konect || by_time, &e->fields, &e->columns));
+        SL_TRY(sl_edge_columns_default(im, h->konect || im->timed, &e->fields, &e->columns));
     else
         e->columns = (struct sl_edge_columns){.source = 0, .target = 1};
     e->third_unread = im->weights && !weights && e->fields.n > 2;
@@ -419,7 +418,7 @@ static int parse_line(struct sl_import *im, struct edgelist *e, const char **lin
     }
     if (!e->plain || !scan_plain(e, line, &source, &target, &weight))
         SL_TRY(scan_fields(im, e, line, &source, &target, &weight));
-    if (e->by_time)
+    if (im->timed)
         SL_TRY(take_time(im, &weight));
     else
         e->n_like_times += weight >= LIKE_TIMES && weight == floor(weight);
@@ -493,7 +492,7 @@ static int begin(struct sl_import *im, struct edgelist *e)
     uint64_t most = sl_device_memory_available() / 4 * 3;
     e->memory_bytes = im->memory_bytes =
         SL_MAX(SL_MIN(im->memory_bytes, most), (uint64_t)SL_EDGE_SORT_MIN_BYTES);
-    bool tables = t->features || t->labels || t->splits;
+    bool tables = t->features || t->labels || t->splits || t->times;
     im->memory_held = e->relabel ? e->memory_bytes / 2 : tables ? e->memory_bytes / 4 : 0;
     if (e->relabel)
         SL_TRY(sl_numbering_create(im->making.st.dir, e->memory_bytes, &e->names.numbering));
@@ -582,6 +581,12 @@ static const struct sl_option options[] = {
     {.name = "by-time", AT(FLAG, by_time),
      .help = "--holdout takes the latest pairs for the test, and the latest of the others for the "
              "validation: the last column is the time, a whole number, and there are no weights"},
+    {.name = "times", AT(FLAG, times),
+     .help = "keeps the time of each edge, the last column, a whole number, in edge_time.npy, for "
+             "sampler.time: each vertex's edges are put in its order, and there are no weights"},
+    {.name = "node-times", AT(TEXT, tables.times), .placeholder = "FILE",
+     .help = "times of vertices as seeds, for sampler.time: lines 'vertex time', a whole number, "
+             "or .npy; of every vertex"},
     {.name = "features", AT(TEXT, tables.features), .placeholder = "FILE",
      .help = "a line 'vertex number number ...' for every vertex, in any order (CSV, TSV, gzip), "
              "or .npy with a row for each; it may have vertices without edges"},
@@ -606,9 +611,13 @@ static int check_times(struct sl_import *im)
 {
     if (im->duplicates_given || (im->weights_given && im->weights))
         return sl_fail(SL_EINVAL,
-                       "import edgelist: --by-time and --%s both given: the last column is the "
-                       "time, and there are no weights: leave one out",
+                       "import edgelist: --%s and --%s both given: the last column is the time, "
+                       "and there are no weights: leave one out",
+                       im->keep_times ? "times" : "by-time",
                        im->duplicates_given ? "duplicates" : "weights");
+    if (im->keep_times && im->add_self_loops)
+        return sl_fail(SL_EINVAL, "import edgelist: --times and --add-self-loops both given: the "
+                                  "edges that are added have no time: leave one out");
     im->duplicates = SL_DUPLICATES_MAX - SL_DUPLICATES_FIRST;
     im->weights_given = true; // even those that are all 1
     return SL_OK;
@@ -626,7 +635,9 @@ static int check(struct sl_import *im, void *context)
     if (e->columns_text)
         SL_TRY(sl_edge_columns_check(e->columns_text));
     im->held.by_time = e->by_time;
-    if (e->by_time)
+    im->keep_times = e->times;
+    im->timed = e->by_time || e->times;
+    if (im->timed)
         SL_TRY(check_times(im));
     e->limit = e->n_nodes ? e->n_nodes : (uint64_t)SL_IMPORT_MAX_ID + 1;
     return sl_vertex_tables_check(&e->tables, im, e->relabel);

@@ -1,5 +1,6 @@
 #include "dataset/vertex_tables.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -35,7 +36,10 @@ int sl_vertex_tables_check(const struct sl_vertex_tables *v, const struct sl_imp
 {
     const struct {
         const char *option, *path;
-    } files[] = {{"features", v->features}, {"labels", v->labels}, {"splits", v->splits}};
+    } files[] = {{"features", v->features},
+                 {"labels", v->labels},
+                 {"splits", v->splits},
+                 {"node-times", v->times}};
     for (size_t i = 0; i < SL_COUNT_OF(files); i++)
         if (named && files[i].path && is_array(files[i].path))
             return sl_fail(SL_EINVAL,
@@ -463,49 +467,64 @@ static int take_split(void *context, uint64_t vertex, const char *kept, size_t n
                : sl_list_sink_put(&s->list[(int)*kept], (int64_t)vertex, s->path);
 }
 
-static int read_split_array(struct split_rows *s, uint64_t n_nodes)
+static int put_split(void *context, uint64_t vertex, int64_t split)
+{
+    struct split_rows *s = context;
+    if (split < -1 || split >= SL_SPLIT_COUNT)
+        return sl_fail(SL_EFORMAT,
+                       "import %s: row %" PRIu64 ": found %" PRId64
+                       ": wanted 0 (train), 1 (val), 2 (test) or -1 (none)",
+                       s->path, vertex, split);
+    return split < 0 ? SL_OK : sl_list_sink_put(&s->list[split], (int64_t)vertex, s->path);
+}
+
+// Whole numbers of an array, one for each vertex.
+static int read_array(const char *path, uint64_t n_nodes,
+                      int (*put)(void *context, uint64_t vertex, int64_t value), void *context)
 {
     struct sl_array_reader *r;
     char shape[128];
     int64_t values[BATCH];
-    SL_TRY(sl_array_open_file(s->path, &r));
+    SL_TRY(sl_array_open_file(path, &r));
     const struct sl_npy_header *head = sl_array_header(r);
     int rc = SL_OK;
     if (sl_array_count(r) != n_nodes || head->shape[0] != n_nodes)
         rc = sl_fail(SL_EFORMAT,
                      "import %s: found shape %s: wanted (%" PRIu64 "), a number for each vertex",
-                     s->path, sl_npy_shape_text(head, shape, sizeof shape), n_nodes);
+                     path, sl_npy_shape_text(head, shape, sizeof shape), n_nodes);
     for (uint64_t vertex = 0; rc == SL_OK && vertex < n_nodes;) {
         uint64_t n = SL_MIN(n_nodes - vertex, (uint64_t)BATCH);
         rc = sl_interrupt_check();
         if (rc == SL_OK)
             rc = sl_array_read_integers(r, n, values);
-        for (uint64_t i = 0; rc == SL_OK && i < n; i++, vertex++) {
-            if (values[i] < -1 || values[i] >= SL_SPLIT_COUNT)
-                rc = sl_fail(SL_EFORMAT,
-                             "import %s: row %" PRIu64 ": found %" PRId64
-                             ": wanted 0 (train), 1 (val), 2 (test) or -1 (none)",
-                             s->path, vertex, values[i]);
-            else if (values[i] >= 0)
-                rc = sl_list_sink_put(&s->list[values[i]], (int64_t)vertex, s->path);
-        }
+        for (uint64_t i = 0; rc == SL_OK && i < n; i++, vertex++)
+            rc = put(context, vertex, values[i]);
     }
     sl_array_close(r);
     return rc;
 }
 
-static int read_split_table(struct sl_vertex_tables *v, struct split_rows *s, struct sl_import *im,
-                            uint64_t memory_bytes, uint64_t n_nodes, const struct sl_names *names)
+// A table that is read once the vertices' names are known.
+struct table_of {
+    const struct sl_keyed_kind *kind;
+    const char *path;
+    bool all; // vertices have a row
+    sl_keyed_row_fn *take;
+    void *context;
+};
+
+static int read_table(struct sl_vertex_tables *v, const struct table_of *of, struct sl_import *im,
+                      uint64_t memory_bytes, uint64_t n_nodes, const struct sl_names *names)
 {
     struct sl_keyed_table *t;
-    int rc = open_table(&t, im, &split_kind, s->path, memory_bytes, s);
+    int rc = open_table(&t, im, of->kind, of->path, memory_bytes, of->context);
     if (rc == SL_OK) {
         t->named = names != NULL;
         rc = sl_keyed_table_read(t);
         note_heading(v, t);
     }
     if (rc == SL_OK)
-        rc = sl_keyed_table_walk(t, n_nodes, names, false, take_split, s);
+        rc = sl_keyed_table_walk(t, n_nodes, names, of->all, of->take, of->context);
     close_table(t);
     return rc;
 }
@@ -514,17 +533,83 @@ static int write_splits(struct sl_vertex_tables *v, struct sl_import *im, uint64
                         uint64_t n_nodes, const struct sl_names *names)
 {
     struct split_rows s = {.path = v->splits};
+    const struct table_of of = {&split_kind, s.path, false, take_split, &s};
     int rc = SL_OK;
     if (!v->splits)
         return SL_OK;
     for (int i = 0; i < SL_SPLIT_COUNT && rc == SL_OK; i++)
         rc = sl_list_sink_open(&s.list[i], im, (enum sl_split)i, n_nodes);
     if (rc == SL_OK)
-        rc = is_array(s.path) ? read_split_array(&s, n_nodes)
-                              : read_split_table(v, &s, im, memory_bytes, n_nodes, names);
+        rc = is_array(s.path) ? read_array(s.path, n_nodes, put_split, &s)
+                              : read_table(v, &of, im, memory_bytes, n_nodes, names);
     for (int i = 0; i < SL_SPLIT_COUNT; i++)
         rc = sl_list_sink_close(&s.list[i], rc, (enum sl_split)i);
     return rc;
+}
+
+// ---- times --------------------------------------------------------------------------------------
+
+struct time_rows {
+    const char *path;
+    struct sl_npy_writer *to;
+};
+
+static bool scan_whole(const struct sl_line_field *f, int64_t *out)
+{
+    char text[32], *end;
+    if (f->n == 0 || f->n >= sizeof text)
+        return false;
+    memcpy(text, f->text, f->n);
+    text[f->n] = '\0';
+    errno = 0;
+    *out = strtoll(text, &end, 10);
+    return errno == 0 && end == text + f->n;
+}
+
+static int parse_time(struct sl_keyed_table *t)
+{
+    int64_t time;
+    if (!scan_whole(&t->fields.at[1], &time))
+        return sl_csv_fail_field(&t->csv, &t->fields.at[1],
+                                 "a time, a whole number such as seconds since 1970");
+    return sl_keyed_table_keep(t, &time, sizeof time);
+}
+
+static bool times_have_heading(const struct sl_keyed_table *t)
+{
+    int64_t time;
+    return !scan_whole(&t->fields.at[1], &time);
+}
+
+static const struct sl_keyed_kind time_kind = {"times", parse_time, times_have_heading};
+
+static int take_time(void *context, uint64_t vertex, const char *kept, size_t n)
+{
+    struct time_rows *s = context;
+    (void)vertex; // in their order, none left out
+    return sl_npy_writer_append(s->to, kept, n);
+}
+
+static int put_time(void *context, uint64_t vertex, int64_t time)
+{
+    struct time_rows *s = context;
+    (void)vertex;
+    return sl_npy_writer_append(s->to, &time, sizeof time);
+}
+
+static int write_times(struct sl_vertex_tables *v, struct sl_import *im, uint64_t memory_bytes,
+                       uint64_t n_nodes, const struct sl_names *names)
+{
+    struct time_rows s = {.path = v->times};
+    char path[SL_STAGING_PATH_BYTES];
+    if (!v->times)
+        return SL_OK;
+    SL_TRY(sl_npy_writer_open(sl_staging_file(&im->making.st, "node_time.npy", path), SL_DTYPE_I64,
+                              1, &n_nodes, &s.to));
+    const struct table_of of = {&time_kind, s.path, true, take_time, &s};
+    const int rc = is_array(s.path) ? read_array(s.path, n_nodes, put_time, &s)
+                                    : read_table(v, &of, im, memory_bytes, n_nodes, names);
+    return sl_npy_writer_close(&s.to, rc);
 }
 
 // ---- all of them --------------------------------------------------------------------------------
@@ -534,7 +619,8 @@ int sl_vertex_tables_write(struct sl_vertex_tables *v, struct sl_import *im, uin
 {
     SL_TRY(write_features(v, im, n_nodes, names));
     SL_TRY(write_labels(v, im, memory_bytes, n_nodes, names));
-    return write_splits(v, im, memory_bytes, n_nodes, names);
+    SL_TRY(write_splits(v, im, memory_bytes, n_nodes, names));
+    return write_times(v, im, memory_bytes, n_nodes, names);
 }
 
 void sl_vertex_tables_describe(const struct sl_vertex_tables *v, cJSON *source)
@@ -545,6 +631,8 @@ void sl_vertex_tables_describe(const struct sl_vertex_tables *v, cJSON *source)
         cJSON_AddStringToObject(source, "labels", base_name(v->labels));
     if (v->splits)
         cJSON_AddStringToObject(source, "splits", base_name(v->splits));
+    if (v->times)
+        cJSON_AddStringToObject(source, "node_times", base_name(v->times));
     if (v->n_class_names)
         cJSON_AddStringToObject(source, "class_names", "class_names.npy");
 }

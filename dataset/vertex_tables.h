@@ -1,12 +1,13 @@
 /*
- * vertex_tables.h - features, labels and splits of vertices in files of their own, beside an edge
- * list: text by vertex (keyed_table.h), or .npy with a row for each.
+ * vertex_tables.h - features, labels, splits and times of vertices in files of their own, beside an
+ * edge list: text by vertex (keyed_table.h), or .npy with a row for each.
  *
  *   features   vertex,number,number,...    of every vertex; (V, D) floats
  *   labels     vertex,label                a class by number or by name, or a number with --task
  *              vertex,0,1,1                regression; several columns are labels of 0 and 1;
  *                                          (V) or (V, C). Empty, nan and -1: without
  *   splits     vertex,train|val|test       valid and validation too; (V) of 0, 1, 2, or -1: none
+ *   times      vertex,number               a whole one, of every vertex; (V)
  */
 #ifndef SL_DATASET_VERTEX_TABLES_H
 #define SL_DATASET_VERTEX_TABLES_H
@@ -19,8 +20,8 @@
 
 struct sl_vertex_tables {
     // Options.
-    const char *features, *labels, *splits; // NULL: none
-    int task;                               // enum sl_task, NONE = by the labels
+    const char *features, *labels, *splits, *times; // NULL: none
+    int task;                                       // enum sl_task, NONE = by the labels
 
     // While they are read.
     struct sl_keyed_table *open; // features that are sorted

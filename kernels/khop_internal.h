@@ -39,6 +39,9 @@
  * Excluded edges (struct sl_excluded) are no neighbours: d and positions are those of the list
  * without them.
  *
+ * Where rows have times, what is a row here is the range of those of its edges that count
+ * (time_ranges.h): d and positions are of that range.
+ *
  * Local ids follow from first appearance: edges are taken row by row in the order above, and a
  * vertex that is not known yet becomes nodes[*n_nodes].
  *

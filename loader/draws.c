@@ -40,8 +40,8 @@ static int open_graph(struct sluice_sampler *s)
             SL_EUNSUPPORTED,
             "sluice_sampler_open: task.kind: found \"link\", wanted \"node\": batches of "
             "given seeds are of vertices: pairs come by sluice_open()");
-    const bool by_weight = sl_sampler_flags[s->config.sampler.kind] & SL_SAMPLER_BY_WEIGHT;
-    SL_TRY(sl_topology_open(&s->topology, s->config.dataset, NULL, by_weight, -1, sl_kernels_rows(),
+    SL_TRY(sl_topology_open(&s->topology, s->config.dataset, NULL,
+                            sl_config_needs_to_draw(&s->config), -1, sl_kernels_rows(),
                             sl_threads_default()));
     SL_TRY(sl_config_check_types(&s->config, &s->topology.dataset));
     SL_TRY(sl_config_find_relations(&s->config, &s->topology.dataset.typed));

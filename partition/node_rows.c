@@ -41,7 +41,6 @@ struct walk {
 int sl_node_rows_open(struct sl_node_rows *r, const struct sl_node_rows_spec *spec)
 {
     const struct sl_config *c = spec->config;
-    const bool by_weight = sl_sampler_flags[c->sampler.kind] & SL_SAMPLER_BY_WEIGHT;
     const struct sl_order_inputs facts = {
         .dataset = spec->ds,
         .train = spec->ds->split[SL_SPLIT_TRAIN],
@@ -54,11 +53,12 @@ int sl_node_rows_open(struct sl_node_rows *r, const struct sl_node_rows_spec *sp
     *r = (struct sl_node_rows){.spec = *spec};
     char *record = sl_dataset_record(spec->ds);
     r->seeds = malloc((facts.train.n + 1) * sizeof *r->seeds);
-    int rc = record && r->seeds
-                 ? sl_topology_open(&r->topology, spec->ds->path, record, by_weight, -1,
-                                    sl_kernels_rows(), sl_threads_default())
-                 : sl_fail(SL_ENOMEM, "no memory for the order of %llu training vertices",
-                           (unsigned long long)facts.train.n);
+    int rc =
+        record && r->seeds
+            ? sl_topology_open(&r->topology, spec->ds->path, record, sl_config_needs_to_draw(c), -1,
+                               sl_kernels_rows(), sl_threads_default())
+            : sl_fail(SL_ENOMEM, "no memory for the order of %llu training vertices",
+                      (unsigned long long)facts.train.n);
     free(record);
     SL_TRY(rc);
     SL_TRY(sl_config_choose_items(c, &r->topology.dataset));

@@ -109,7 +109,7 @@ static int open_graph(struct counting *c, uint64_t batch_size)
     char *record = sl_dataset_record(ds);
     c->seeds = malloc(SL_MIN(batch_size, ds->n_nodes) * sizeof *c->seeds);
     int rc = record && c->seeds
-                 ? sl_topology_open(&c->topology, ds->path, record, false, -1, sl_kernels_rows(),
+                 ? sl_topology_open(&c->topology, ds->path, record, 0, -1, sl_kernels_rows(),
                                     sl_threads_default())
                  : sl_fail(SL_ENOMEM, "partition: no memory for the seeds of a batch");
     free(record);

@@ -32,6 +32,7 @@ void sl_drawer_fini(struct sl_drawer *d)
     sl_exclusion_fini(&d->exclusion);
     sl_typed_drawer_fini(&d->typed);
     sl_forest_fini(&d->forest);
+    sl_timed_rows_fini(&d->timed);
     sl_subgraph_fini(&d->subgraph);
     sl_idmap_destroy(d->map);
     for (int i = 0; i < SL_SCRATCH_ARRAYS; i++)
@@ -49,7 +50,7 @@ uint64_t sl_drawer_bytes(const struct sl_drawer *d)
     if (d->device.residence)
         return sl_device_drawer_bytes(&d->device);
     uint64_t bytes = d->forest.bytes + d->subgraph.bytes + (d->map ? sl_idmap_bytes(d->map) : 0);
-    bytes += sl_typed_drawer_bytes(&d->typed);
+    bytes += sl_typed_drawer_bytes(&d->typed) + sl_timed_rows_bytes(&d->timed);
     bytes += d->exclusion.scratch_bytes + d->exclusion.capacity * sizeof *d->exclusion.place;
     for (int i = 0; i < SL_SCRATCH_ARRAYS; i++)
         bytes += d->scratch[i].bytes;
@@ -118,6 +119,9 @@ static int check_job(const struct sl_drawer *d, const struct sl_draw_job *job)
                            job->seeds[i], n_nodes);
     if (is_typed(d))
         SL_TRY(sl_typed_check_plan(job->plan));
+    if (job->plan->time && (!job->plan->disjoint || !d->topology->dataset.edge_time))
+        return sl_fail(SL_EPROTO, "sampling: by time, wanted disjoint trees, and a data set that "
+                                  "was opened with its times");
     if (d->device.residence && (is_typed(d) || sl_draw_plan_on_cores(job->plan)))
         return sl_fail(SL_EUNSUPPORTED,
                        "sampling: a subgraph, disjoint trees, pairs or several types on a device: "
@@ -195,17 +199,28 @@ static int draw_hop(struct sl_drawer *d, const struct sl_draw_plan *plan, uint32
     const bool shares = plan->expand_new, keeps = h > 0 && shares;
     const uint32_t beside = sl_draw_plan_beside(plan);
     const uint32_t first = keeps ? known : 0, kept = keeps ? block->hop[h - 1].n_edges : 0;
-    const uint64_t fresh = edges_bound(d, plan, h, first, n_nodes), bound = kept + fresh;
+    const struct sl_topology_view *view = &d->topology->view;
+    const uint32_t *rows = NULL;
+    uint64_t fresh;
+    // Of vertices that were there before the hop before has read the lists.
+    sl_topology_read_ahead(d->topology, view, nodes_of(d) + known, n_nodes - known);
+    if (plan->time) {
+        SL_TRY(sl_timed_rows_find(&d->timed, d->topology, plan, h, first, n_nodes, nodes_of(d),
+                                  &rows, &fresh));
+        view = &d->timed.view;
+    } else {
+        fresh = edges_bound(d, plan, h, first, n_nodes);
+    }
+    const uint64_t bound = kept + fresh;
     struct sl_hop_room room;
     if (shares)
         SL_TRY(begin_shared(d, n_nodes, first, kept, bound, beside, c, &room));
     else if (!sl_block_begin_hop(c, hop, n_nodes, bound, beside, &room))
         return SL_EAGAIN;
     SL_TRY(reserve_nodes(d, n_nodes + fresh, n_nodes));
-    // Of vertices that were there before the hop before has read the lists.
-    sl_topology_read_ahead(d->topology, &d->topology->view, nodes_of(d) + known, n_nodes - known);
     const struct sl_khop_args args = {
-        .topology = &d->topology->view,
+        .topology = view,
+        .rows = rows,
         .seed = plan->seed,
         .stream = plan->stream,
         .epoch = block->epoch,
@@ -324,6 +339,8 @@ static int draw_tree(struct sl_drawer *d, const struct sl_draw_job *job, uint32_
         int rc = SL_EAGAIN;
         if (tree) {
             begin_block(job, job->first_seed + s, 1, tree);
+            if (job->plan->time)
+                sl_timed_rows_begin(&d->timed, d->topology, job->plan, job->seeds[s]);
             rc = draw_hops(d, job->plan, &job->seeds[s], tree, &c);
         }
         if (rc == SL_OK && put_nodes(d, tree, &c)) {

@@ -49,6 +49,7 @@
 #include "sampler/graph_placement.h"
 #include "sampler/scratch.h"
 #include "sampler/subgraph.h"
+#include "sampler/timed_rows.h"
 #include "sampler/topology.h"
 
 enum sl_scratch {
@@ -69,6 +70,7 @@ struct sl_drawer {
     const struct sl_excluded *excluded; // of the batch in hand, or NULL
     struct sl_typed_drawer typed;       // of a typed graph, in place of what is above
     struct sl_forest forest;
+    struct sl_timed_rows timed; // of the tree in hand
     struct sl_subgraph_room subgraph;
     struct sl_device_drawer device; // instead of map and nodes, where it has a residence
 };

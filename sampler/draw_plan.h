@@ -21,12 +21,16 @@ struct sl_draw_plan {
     enum sl_subgraph subgraph; // others than directional: one hop more; with expand_new, not of
                                // walks
     bool disjoint;             // each seed has a tree of its own (forest.h)
-    bool edge_ids;             // the block carries its edges' numbers; not of walks
-    bool degrees;              // the block carries the in-degrees of its input nodes, without
-                               // self-loops where the topology has looked for them
-    uint32_t paths, length;    // random walks: of each vertex, steps of each
-    float restart;             // ... probability of starting over
-    bool pairs;                // a job of links: each batch has pairs (pairs.h)
+    // No edge of a seed's tree is later than the seed, which is then disjoint; strict: nor as late.
+    // Not of walks, pairs and subgraphs, nor with degrees. (timed_rows.h)
+    enum sl_time_rule time;
+    bool time_strict;
+    bool edge_ids;          // the block carries its edges' numbers; not of walks
+    bool degrees;           // the block carries the in-degrees of its input nodes, without
+                            // self-loops where the topology has looked for them
+    uint32_t paths, length; // random walks: of each vertex, steps of each
+    float restart;          // ... probability of starting over
+    bool pairs;             // a job of links: each batch has pairs (pairs.h)
     // Of a typed graph: (n_hops, its relations) fanout of each relation in each hop; 0 leaves it
     // out. NULL: the hop's, for all of them. Borrowed.
     const int64_t *by_relation;

@@ -37,7 +37,7 @@ static int open_device(struct program *p)
     if (d->kind == SL_DEVICE_CPU || sl_config_draws_on_cores(&p->config)) {
         if (d->kind != SL_DEVICE_CPU)
             sl_log_info("sampling: on cores, as only they draw for task.kind \"link\", "
-                        "sampler.subgraph and sampler.disjoint");
+                        "sampler.subgraph, sampler.disjoint and sampler.time");
         p->device = sl_device_host();
         p->kernels = sl_kernels_cpu();
         return SL_OK;
@@ -117,7 +117,8 @@ static int prepare(struct program *p)
     sl_kernels_set_threads(threads);
     const bool by_weight = sl_sampler_flags[p->config.sampler.kind] & SL_SAMPLER_BY_WEIGHT;
     SL_TRY(open_device(p));
-    SL_TRY(sl_topology_open(&p->topology, p->config.dataset, w->told.record, by_weight,
+    SL_TRY(sl_topology_open(&p->topology, p->config.dataset, w->told.record,
+                            sl_config_needs_to_draw(&p->config),
                             p->worker.fd.shared[SL_SHARED_SUMS], sl_kernels_cpu(), threads));
     SL_TRY(sl_config_choose_items(&p->config, &p->topology.dataset));
     SL_TRY(sl_config_find_relations(&p->config, &p->topology.dataset.typed));

@@ -56,14 +56,12 @@ static int sum_weights(struct sl_topology *t, int fd, const struct sl_kernels *k
     return SL_OK;
 }
 
-int sl_topology_open(struct sl_topology *t, const char *path, const char *record, bool weighted,
+int sl_topology_open(struct sl_topology *t, const char *path, const char *record, unsigned need,
                      int sums_fd, const struct sl_kernels *kernels, int threads)
 {
     memset(t, 0, sizeof *t);
     // Whether labels are there where the job needs some has been seen by who started it.
-    unsigned need = SL_NEED_TOPOLOGY | SL_TAKES_SHARD | SL_TAKES_TYPES;
-    if (weighted)
-        need |= SL_NEED_WEIGHTS;
+    need |= SL_NEED_TOPOLOGY | SL_TAKES_SHARD | SL_TAKES_TYPES;
     SL_TRY(record ? sl_dataset_open_recorded(path, need, record, threads, &t->dataset)
                   : sl_dataset_open(path, need, SL_CHECK_CACHED, threads, &t->dataset));
     const struct sl_dataset *ds = &t->dataset;
@@ -74,7 +72,7 @@ int sl_topology_open(struct sl_topology *t, const char *path, const char *record
         .indices_dtype = ds->indices_dtype,
         .lists_rise = ds->lists_rise,
     };
-    int rc = weighted ? sum_weights(t, sums_fd, kernels) : SL_OK;
+    int rc = need & SL_NEED_WEIGHTS ? sum_weights(t, sums_fd, kernels) : SL_OK;
     if (rc < 0)
         sl_topology_close(t);
     return rc;
@@ -126,19 +124,23 @@ void sl_topology_expect_draws(struct sl_topology *t)
     const uint64_t available = sl_device_memory_available();
     const uint64_t rows = (sl_dataset_lists(ds) + 1) * sizeof *ds->indptr;
     const uint64_t edges = ds->n_edges * sl_dtype_bytes(ds->indices_dtype);
+    const uint64_t times = ds->edge_time ? ds->n_edges * sizeof *ds->edge_time : 0;
+    const uint64_t all = rows + edges + times;
     // A page then comes from the disk with the 2 MiB around it: well where all of them stay.
-    if (rows + edges <= available / 2) {
+    if (all <= available / 2) {
         sl_advise(ds->indptr, rows, MADV_HUGEPAGE);
         sl_advise(ds->indices, edges, MADV_HUGEPAGE);
+        sl_advise(ds->edge_time, times, MADV_HUGEPAGE);
         if (ds->n_edges > 0 && sl_features_kinds[sl_features_choose(ds, available)].drive)
             lock_pages(t, rows, edges);
-    } else if (rows + edges > available) {
+    } else if (all > available) {
         t->ahead = sl_advise;
         sl_log_info("sampling: the graph's %" PRIu64 " MiB do not fit in the %" PRIu64
                     " MiB of available memory: its lists are read ahead for each hop",
-                    (rows + edges) >> 20, available >> 20);
+                    all >> 20, available >> 20);
     }
     advise_neighbours(ds, MADV_RANDOM);
+    sl_advise(ds->edge_time, times, MADV_RANDOM);
 }
 
 int sl_topology_expect_device(struct sl_topology *t)
@@ -157,19 +159,25 @@ struct sl_topology_view sl_topology_relation(const struct sl_topology *t, uint32
     return view;
 }
 
+// Asks for a list's part of an array by edge, unless it is long.
+static void ask_for(const struct sl_topology *t, const void *array, uint64_t each, uint64_t first,
+                    uint64_t end)
+{
+    if (array && (end - first) * each <= SL_TOPOLOGY_AHEAD_BYTES)
+        t->ahead((const char *)array + first * each, (end - first) * each, MADV_WILLNEED);
+}
+
 void sl_topology_read_ahead(const struct sl_topology *t, const struct sl_topology_view *v,
                             const uint32_t *nodes, uint32_t n)
 {
-    const uint64_t each = sl_dtype_bytes(v->indices_dtype);
     if (!t->ahead)
         return;
     for (uint32_t i = 0; i < n; i++)
         t->ahead(&v->indptr[nodes[i]], 2 * sizeof *v->indptr, MADV_WILLNEED);
     for (uint32_t i = 0; i < n; i++) {
-        const uint64_t first = v->indptr[nodes[i]] * each;
-        const uint64_t bytes = v->indptr[nodes[i] + 1] * each - first;
-        if (bytes <= SL_TOPOLOGY_AHEAD_BYTES)
-            t->ahead((const char *)v->indices + first, bytes, MADV_WILLNEED);
+        const uint64_t first = v->indptr[nodes[i]], end = v->indptr[nodes[i] + 1];
+        ask_for(t, v->indices, sl_dtype_bytes(v->indices_dtype), first, end);
+        ask_for(t, t->dataset.edge_time, sizeof *t->dataset.edge_time, first, end);
     }
 }
 

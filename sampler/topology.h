@@ -19,11 +19,11 @@ struct sl_topology {
 
 /*
  * Opens the data set at `path`, as the broker has validated it (`record`; NULL: it is validated
- * here); `weighted`: with the running sums of its edge weights, 8 bytes an edge, which the first
- * sampler makes for all in the file `sums_fd`; below 0: each for itself. Errors as
+ * here). need: SL_NEED_TIMES; SL_NEED_WEIGHTS, with their running sums, 8 bytes an edge, which the
+ * first sampler makes for all in the file `sums_fd`; below 0: each for itself. Errors as
  * sl_dataset_open_recorded(), SL_EINVAL for a weight that cannot be, SL_ENOMEM.
  */
-int sl_topology_open(struct sl_topology *t, const char *path, const char *record, bool weighted,
+int sl_topology_open(struct sl_topology *t, const char *path, const char *record, unsigned need,
                      int sums_fd, const struct sl_kernels *kernels, int threads);
 // For a job that samples by weight: degrees leave out edges of weight 0 from then on. 4 bytes a
 // vertex where the graph has some. SL_ENOMEM.
@@ -54,8 +54,8 @@ int sl_topology_expect_device(struct sl_topology *t);
 
 enum { SL_TOPOLOGY_AHEAD_BYTES = 65536 }; // the longest list that is asked for
 
-// A hop is going to read the lists of these vertices (n) in the view. Nothing where the graph fits
-// in memory.
+// A hop is going to read the lists of these vertices (n) in the view, with their times where there
+// are some. Nothing where the graph fits in memory.
 void sl_topology_read_ahead(const struct sl_topology *t, const struct sl_topology_view *view,
                             const uint32_t *nodes, uint32_t n);
 

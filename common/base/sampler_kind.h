@@ -41,6 +41,10 @@ enum {
 // there are in the graph; those that were drawn, and back.
 enum sl_subgraph { SL_SUBGRAPH_DIRECTIONAL, SL_SUBGRAPH_INDUCED, SL_SUBGRAPH_BIDIRECTIONAL };
 
+// Whether edges later than the seed count (sampler.time): all do; only those that are not later do,
+// of which a kind draws; likewise, and the latest of them are taken.
+enum sl_time_rule { SL_TIME_NONE, SL_TIME_UNIFORM, SL_TIME_LATEST };
+
 #define SL_SAMPLER_CONSTANT(extra, constant, word, kernel, flags) SL_SAMPLER_##constant,
 enum sl_sampler_kind { SL_SAMPLER_LIST(SL_SAMPLER_CONSTANT, ) SL_SAMPLER_KINDS };
 #undef SL_SAMPLER_CONSTANT

@@ -4,7 +4,8 @@
  * A directory of plain NumPy files (see common/data/README.md): metadata.json, indptr.npy and
  * indices.npy (CSC: for vertex v the sources of its in-edges), and optionally edge_weight.npy,
  * node_feat.npy, node_label.npy, train_idx.npy, val_idx.npy, test_idx.npy, vertex_map.npy,
- * train_edges.npy, val_edges.npy, test_edges.npy, and beside each its weights and its negatives.
+ * train_edges.npy, val_edges.npy, test_edges.npy, and beside each its weights and its negatives,
+ * edge_time.npy and node_time.npy.
  * Files are mapped read-only and shared, so every process of a job uses the same page-cache pages;
  * nothing is copied. Only indptr given as 32-bit integers, labels not given as int32, and lists,
  * pairs and a vertex map of 64 bits are converted into private memory.
@@ -75,6 +76,10 @@ struct sl_dataset {
     const float *present;           // (n_edges); NULL: all are there
     const uint32_t *present_degree; // (lists) edges that are there, or NULL: not counted
 
+    // Only where SL_NEED_TIMES is needed; else NULL.
+    const int64_t *edge_time; // (n_edges) rising in each list
+    const int64_t *node_time; // (n_nodes) of each vertex as a seed
+
     uint32_t feat_dim;        // 0 = no features
     enum sl_dtype feat_dtype; // F32 or F16
     const void *feat;         // (sl_dataset_rows(), feat_dim) or NULL
@@ -102,6 +107,7 @@ struct sl_dataset {
                                   // weight 0
     bool loop_free;     // no vertex has an edge from itself; false: some has, or nobody has checked
     bool lists_rise;    // each vertex's neighbours stand in rising order; false: likewise
+    bool times_rise;    // edge_time.npy is there, and its times rise in each list; false: likewise
     uint64_t digest;    // of headers, sizes, metadata and the files' ends: names this version
     bool validated_now; // this open passed over the data: no record of an earlier pass was used
     uint64_t feat_checked; // bytes of features that validation looked at, now or then: a sample
@@ -118,6 +124,8 @@ enum sl_dataset_need {
     SL_NEED_TRAIN = 8, // a non-empty training set
     SL_NEED_TRAINING = 15,
     SL_NEED_WEIGHTS = 16, // edge weights, for weighted sampling
+    // Times of edges and of seeds, for sampling by time.
+    SL_NEED_TIMES = 128,
     // Whoever gives this looks for features by ds->shard. For others a shard is an error.
     SL_TAKES_SHARD = 32,
     // Whoever gives this goes by ds->typed. For others a graph of several types is an error.

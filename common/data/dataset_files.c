@@ -54,6 +54,13 @@ static const struct {
     [SL_FILE_TRAIN_NEG_TARGET] = {"train_neg_target.npy", 0, ""},
     [SL_FILE_VAL_NEG_TARGET] = {"val_neg_target.npy", 0, ""},
     [SL_FILE_TEST_NEG_TARGET] = {"test_neg_target.npy", 0, ""},
+    [SL_FILE_EDGE_TIME] = {"edge_time.npy", SL_NEED_TIMES,
+                           "sampling by time needs it: the time of each edge, in the order of "
+                           "indices.npy (num_edges, int64), rising in each vertex's list, as "
+                           "`sluice import edgelist --times` writes it"},
+    [SL_FILE_NODE_TIME] = {"node_time.npy", SL_NEED_TIMES,
+                           "sampling by time needs it: the time of each vertex as a seed, whose "
+                           "batch has no later edge (num_nodes, int64): numpy.save it"},
 };
 
 const char *sl_dataset_file_name(enum sl_dataset_file f)
@@ -94,8 +101,12 @@ int sl_dataset_map_files(struct sl_dataset *ds, unsigned need,
         snprintf(path, sizeof path, "%s/%s", ds->path, file_specs[f].name);
         // Nobody has looked at what may be there by now.
         int rc = known && !was ? SL_ENOENT : sl_npy_open_same(path, was, &ds->files->npy[f]);
-        if (rc == SL_ENOENT && !was && !(need & file_specs[f].need))
+        const bool needed = need & file_specs[f].need;
+        if (rc == SL_ENOENT && !was && !needed)
             continue;
+        if ((rc == SL_EFORMAT || rc == SL_EUNSUPPORTED) && f >= SL_FILE_EDGE_TIME && !was &&
+            !needed)
+            continue; // a file of the user's, of the same name
         if (rc == SL_ENOENT && !was)
             return sl_fail(SL_ENOENT, "data set %s: has no %s: %s", ds->path, file_specs[f].name,
                            file_specs[f].missing);

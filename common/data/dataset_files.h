@@ -36,6 +36,8 @@ enum sl_dataset_file {
     SL_FILE_TRAIN_NEG_TARGET,
     SL_FILE_VAL_NEG_TARGET,
     SL_FILE_TEST_NEG_TARGET,
+    SL_FILE_EDGE_TIME,
+    SL_FILE_NODE_TIME,
     SL_FILE_COUNT,
 };
 

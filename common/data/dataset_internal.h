@@ -62,6 +62,17 @@ int sl_dataset_validate_pairs(const struct sl_dataset *ds, int threads);
 // Sets ds->edges and ds->negatives.
 int sl_dataset_take_pairs(struct sl_dataset *ds, int threads);
 
+// ---- dataset_times.c ----------------------------------------------------------------------------
+
+// SL_EUNSUPPORTED for a typed graph where times are needed.
+int sl_dataset_refuse_times(const struct sl_dataset *ds, unsigned need);
+// Types and shapes of edge_time.npy and node_time.npy, where the caller needs times.
+int sl_dataset_check_times(const struct sl_dataset *ds, unsigned need);
+// Whether the times of edges rise in each list (ds->times_rise). Offsets are valid.
+void sl_dataset_validate_times(struct sl_dataset *ds, int threads);
+// Sets ds->edge_time and node_time where they are needed. SL_EFORMAT: times do not rise.
+int sl_dataset_take_times(struct sl_dataset *ds, unsigned need, int threads);
+
 // ---- dataset_shard.c ----------------------------------------------------------------------------
 
 // SL_EINVAL for a directory of shards, and for a shard where SL_TAKES_SHARD is not needed.
@@ -119,7 +130,7 @@ uint64_t sl_dataset_digest(const struct sl_dataset *ds, const struct sl_dataset_
 
 // The results of a validation, as in struct sl_dataset.
 struct sl_dataset_facts {
-    uint64_t max_degree, loop_free, lists_rise, feat_checked;
+    uint64_t max_degree, loop_free, lists_rise, times_rise, feat_checked;
     uint64_t weightless_edges, weightless_vertices;
 };
 

@@ -250,6 +250,7 @@ static int open_all(struct sl_dataset *ds, struct sl_dataset_metadata *m, const 
     SL_TRY(sl_dataset_metadata_read(ds, trust->known, m));
     SL_TRY(sl_dataset_refuse_shard(ds, need));
     SL_TRY(sl_dataset_refuse_types(ds, need));
+    SL_TRY(sl_dataset_refuse_times(ds, need));
     SL_TRY(sl_dataset_map_files(ds, need, trust->known ? &trust->known->files : NULL));
     SL_TRY(check_topology(ds));
     SL_TRY(sl_dataset_check_shard(ds));
@@ -261,12 +262,14 @@ static int open_all(struct sl_dataset *ds, struct sl_dataset_metadata *m, const 
             SL_TRY(check_ids(ds, (enum sl_dataset_file)f));
     SL_TRY(sl_dataset_check_pairs(ds));
     SL_TRY(check_vertex_map(ds));
+    SL_TRY(sl_dataset_check_times(ds, need));
 
     SL_TRY(take_offsets(ds, threads));
     ds->digest = sl_dataset_digest(ds, m);
     SL_TRY(trust_contents(ds, trust, threads));
     SL_TRY(sl_dataset_take_labels(ds, threads));
     SL_TRY(take_lists(ds, threads));
+    SL_TRY(sl_dataset_take_times(ds, need, threads));
     SL_TRY(sl_dataset_take_ids(ds, SL_FILE_VERTEX_MAP, threads, &ds->vertex_map));
     return trust->known ? SL_OK : check_training_set(ds, need);
 }

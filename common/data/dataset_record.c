@@ -34,7 +34,7 @@
 #include "common/data/atomic_file.h"
 #include "common/data/dataset_internal.h"
 
-enum { RECORD_FORMAT = 6, ENDS_BYTES = 4096, MAX_RECORD_BYTES = 1 << 20 };
+enum { RECORD_FORMAT = 7, ENDS_BYTES = 4096, MAX_RECORD_BYTES = 1 << 20 };
 
 // Twice the tick of the slowest usual kernel (HZ = 100).
 static const uint64_t racy_ns = 20000000;
@@ -150,9 +150,13 @@ static bool read_number(const cJSON *from, const char *key, uint64_t *out)
 
 static struct sl_dataset_facts facts_of(const struct sl_dataset *ds)
 {
-    return (struct sl_dataset_facts){ds->max_degree,       ds->loop_free,
-                                     ds->lists_rise,       ds->feat_checked,
-                                     ds->weightless_edges, ds->weightless_vertices};
+    return (struct sl_dataset_facts){.max_degree = ds->max_degree,
+                                     .loop_free = ds->loop_free,
+                                     .lists_rise = ds->lists_rise,
+                                     .times_rise = ds->times_rise,
+                                     .feat_checked = ds->feat_checked,
+                                     .weightless_edges = ds->weightless_edges,
+                                     .weightless_vertices = ds->weightless_vertices};
 }
 
 static void take_facts(struct sl_dataset *ds, const struct sl_dataset_facts *facts)
@@ -160,6 +164,7 @@ static void take_facts(struct sl_dataset *ds, const struct sl_dataset_facts *fac
     ds->max_degree = facts->max_degree;
     ds->loop_free = facts->loop_free == 1;
     ds->lists_rise = facts->lists_rise == 1;
+    ds->times_rise = facts->times_rise == 1;
     ds->feat_checked = facts->feat_checked;
     ds->weightless_edges = facts->weightless_edges;
     ds->weightless_vertices = facts->weightless_vertices;
@@ -168,6 +173,7 @@ static void take_facts(struct sl_dataset *ds, const struct sl_dataset_facts *fac
 static bool are_possible(const struct sl_dataset *ds, const struct sl_dataset_facts *facts)
 {
     return facts->max_degree <= ds->n_edges && facts->loop_free <= 1 && facts->lists_rise <= 1 &&
+           facts->times_rise <= (ds->files->npy[SL_FILE_EDGE_TIME].map ? 1 : 0) &&
            facts->feat_checked <= sl_dataset_feat_plan(ds, true) &&
            facts->weightless_edges <= (ds->edge_weight ? ds->n_edges : 0) &&
            facts->weightless_vertices <= SL_MIN(facts->weightless_edges, sl_dataset_lists(ds));
@@ -186,6 +192,7 @@ static char *format_record(const struct sl_dataset *ds, const struct sl_dataset_
     add_number(json, "max_degree", facts->max_degree);
     add_number(json, "loop_free", facts->loop_free);
     add_number(json, "lists_rise", facts->lists_rise);
+    add_number(json, "times_rise", facts->times_rise);
     add_number(json, "feat_checked", facts->feat_checked);
     add_number(json, "weightless_edges", facts->weightless_edges);
     add_number(json, "weightless_vertices", facts->weightless_vertices);
@@ -230,6 +237,7 @@ static bool read_record(struct sl_dataset_known *out)
         !read_number(json, "max_degree", &facts->max_degree) ||
         !read_number(json, "loop_free", &facts->loop_free) ||
         !read_number(json, "lists_rise", &facts->lists_rise) ||
+        !read_number(json, "times_rise", &facts->times_rise) ||
         !read_number(json, "feat_checked", &facts->feat_checked) ||
         !read_number(json, "weightless_edges", &facts->weightless_edges) ||
         !read_number(json, "weightless_vertices", &facts->weightless_vertices))

@@ -271,6 +271,8 @@ int sl_dataset_validate(struct sl_dataset *ds, bool full, int threads,
     SL_TRY(validate_weights(ds, threads));
     sl_weightless_count(ds, threads);
     sl_scan_report(watch, npy[SL_FILE_EDGE_WEIGHT].file_bytes);
+    sl_dataset_validate_times(ds, threads);
+    sl_scan_report(watch, npy[SL_FILE_EDGE_TIME].file_bytes + npy[SL_FILE_NODE_TIME].file_bytes);
     SL_TRY(validate_features(ds, full, threads, watch));
     SL_TRY(sl_dataset_validate_labels(ds, threads));
     // n_nodes different ids below n_nodes are a permutation, so a map is checked as the lists are.

@@ -43,6 +43,7 @@ const struct sl_synonym sl_synonyms[] = {
      "sampler.fanout", NULL},
     {KEY, "batch batch_size mini_batch_size minibatch_size", "sampler.batch_size", NULL},
     {KEY, "sampling sampler_type", "sampler.kind", NULL},
+    {KEY, "temporal temporal_sampling temporal_strategy time_attr", "sampler.time", NULL},
     {KEY, "num_workers workers n_workers num_sampling_workers", "allocation.samplers", NULL},
     {KEY, "world_size nproc nproc_per_node", "allocation.trainers", NULL},
     {KEY, "device gpu gpus cuda num_gpus n_gpus accelerator use_cuda gpu_id", "devices", NULL},

@@ -21,6 +21,7 @@ SPLITS = ("train", "val", "test")
 # Arrays that a data set may have: files NAME.npy of its directory.
 NAMES = ("indptr", "indices", "edge_weight", "node_feat", "node_label")
 NAMES += tuple(f"{split}_idx" for split in SPLITS) + ("vertex_map", "edge_feat")
+NAMES += ("edge_time", "node_time")
 # Those with a row for each edge, and what they are called in a batch and in a Data.
 BY_EDGE = {"edge_weight": "edge_weight", "edge_feat": "edge_attr"}
 # What both NumPy and torch have, of which edge_feat may be.
@@ -41,7 +42,8 @@ class Dataset:
     arrays     by the names of the files: indptr (num_nodes + 1), indices (num_edges; the sources of
                v's in-edges are indices[indptr[v]:indptr[v + 1]]), and where there are such
                edge_weight (num_edges), edge_feat (num_edges, ...), node_feat (num_nodes, feat_dim),
-               node_label, train_idx, val_idx, test_idx, vertex_map
+               node_label, train_idx, val_idx, test_idx, vertex_map, edge_time (num_edges),
+               node_time (num_nodes)
     path       its directory, or None where it is in memory
     edge_map   int64 (num_edges) or None: the numbers that its edges have where it came from
     schema     of a graph with types what they are; else None. Features are node_feat.TYPE then

@@ -21,9 +21,6 @@ from ._world import World
 
 # Arguments of torch_geometric's and torch's loaders that are not there, and what to use.
 REFUSED = {
-    "time_attr": "there is no sampling by time: take the edges up to a time into a data set",
-    "input_time": "there is no sampling by time: take the edges up to a time into a data set",
-    "temporal_strategy": "there is no sampling by time: leave it out",
     "transform_sampler_output": "samplers are other processes: use transform, of the batch",
     "neighbor_sampler": "sluice samples: use torch_geometric.loader.NodeLoader for a sampler of "
     "your own",
@@ -34,7 +31,7 @@ REFUSED = {
     "generator": "the order is the job's: use seed",
     "dataset": "use data",
     "directed": "use subgraph_type='induced'",
-    "edge_label_time": "there is no sampling by time: take the edges up to a time into a data set",
+    "edge_label_time": "pairs are not sampled by time: take the edges up to a time into a data set",
 }
 # Those that mean nothing here: what is given is said, and does no harm.
 NEEDLESS = {
@@ -48,7 +45,6 @@ NEEDLESS = {
 HARMLESS = {
     "is_sorted": (True, False),
     "filter_per_worker": (True, False),
-    "temporal_strategy": ("uniform",),
     "num_workers": (0,),
     "persistent_workers": (False,),
     "directed": (True,),
@@ -452,6 +448,47 @@ UNUSUAL = {
 }
 
 
+# Of temporal_strategy what sampler.time says.
+TIME_RULES = {"uniform": "uniform", "last": "latest"}
+TIME_NAMES = ("time", "edge_time")
+
+
+def put_times(job: Dict[str, Any], source: Source, asked: Mapping[str, Any]) -> None:
+    """time_attr and temporal_strategy into the job. UsageError."""
+    name, rule = asked.get("time_attr"), asked.get("temporal_strategy")
+    if name is None and (rule not in (None, "uniform") or asked.get("input_time") is not None):
+        given = "input_time" if rule in (None, "uniform") else f"temporal_strategy={rule!r}"
+        if get(job, "sampler.time") in (None, "none") or rule not in (None, "uniform"):
+            raise UsageError(f"{given}: is for sampling by time: give time_attr='time', too")
+    if name is None:
+        return
+    made = source.dataset is not None and "edge_time" not in source.dataset.arrays
+    if name not in TIME_NAMES or made:
+        raise UsageError(
+            f"time_attr={name!r}: wanted 'time', of a data set directory or a sluice.Dataset that "
+            "has edge_time, rising in each list: `sluice import edgelist --times` makes one"
+        )
+    if rule is not None and rule not in TIME_RULES:
+        raise UsageError(f"temporal_strategy={rule!r}: wanted 'uniform' or 'last'")
+    put(job, "sampler.time", TIME_RULES[rule or "uniform"], "time_attr")
+
+
+def times_of(asked: Any, seeds: Optional[np.ndarray], dataset: Dataset) -> Optional[np.ndarray]:
+    """int64 (num_nodes) from times of the seeds, None: of all vertices. UsageError."""
+    if asked is None:
+        return None
+    time = _dataset._array(asked, "input_time")
+    n = dataset.num_nodes if seeds is None else len(seeds)
+    if time.dtype.kind not in "iu" or time.shape != (n,):
+        raise UsageError(
+            f"input_time: is {time.dtype} {list(time.shape)}, wanted whole numbers [{n}], one for "
+            "each of input_nodes"
+        )
+    out = np.zeros(dataset.num_nodes, np.int64)
+    out[slice(None) if seeds is None else seeds] = time
+    return out
+
+
 def plan(
     data: Any,
     asked: Dict[str, Any],
@@ -506,6 +543,7 @@ def plan(
                 "weights in edge_weight.npy"
             )
         put(job, "sampler.kind", "weighted", "weight_attr")
+    put_times(job, source, asked)
     if world.size > 1:
         put(job, "allocation.trainers", world.size, "world")
     own_list = not (input_nodes is None or isinstance(input_nodes, str))
@@ -524,14 +562,20 @@ def plan(
         put(job, "input.split", "train", "input_nodes")
     complete(job, expand)
     staged = None
-    if source.dataset or own_list:
+    input_time = asked.get("input_time")
+    if input_time is not None and not own_list and input_nodes not in (None, "all"):
+        raise UsageError(
+            f"input_time: is for seeds that are given, and input_nodes is {input_nodes!r}: give "
+            "the vertices themselves, or node_time in the data set"
+        )
+    if source.dataset or own_list or input_time is not None:
         dataset = source.dataset or _dataset.open_dataset(str(job.get("dataset")))
         if own_list and links is None:
             seeds = _dataset.vertex_ids(input_nodes, dataset.num_seedable, "input_nodes")
             if len(seeds) == 0:
                 raise UsageError("input_nodes: is empty, wanted a vertex or more")
         if world.rank == 0:
-            staged = stage(dataset, seeds, pairs)
+            staged = stage(dataset, seeds, pairs, times_of(input_time, seeds, dataset))
             job["dataset"] = staged.path
         if source.dataset:
             put(job, "store.features", "memory", "data")

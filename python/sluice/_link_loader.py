@@ -62,7 +62,7 @@ class LinkLoader(Loader):
         attach: Optional[str] = None,
         **others: Any,
     ) -> None:
-        for name in "input_nodes", "disjoint":
+        for name in "input_nodes", "disjoint", "time_attr", "temporal_strategy", "input_time":
             given = others.pop(name, None)
             if given is not None and given is not False:
                 raise UsageError(f"{name}: is none of a loader of links: leave it out")

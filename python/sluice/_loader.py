@@ -174,6 +174,9 @@ class Loader:
                     were sampled, and back. Default: "directional", or what the job says
     disjoint        whether each seed has vertices and edges of its own: those of a batch of that
                     seed alone. Default: False, or what the job says
+    time_attr       "time": a seed's part of a batch has no edge later than the seed. Seeds are
+                    disjoint then. temporal_strategy: "uniform", "last": the latest edges
+    input_time      times of input_nodes (n); default: node_time of the data set
     transform       called with each batch, returns what the loop gets
     samplers        "auto" or how many sampler processes; `sluice scale` changes it while they work
     rank, world     of several training processes; default: torch.distributed's, else 0 of 1
@@ -246,6 +249,9 @@ class Loader:
         replace: Optional[bool] = None,
         subgraph_type: Any = None,
         disjoint: Optional[bool] = None,
+        time_attr: Optional[str] = None,
+        temporal_strategy: Optional[str] = None,
+        input_time: Any = None,
         transform: Optional[Callable[[Any], Any]] = None,
         samplers: Union[int, str] = "auto",
         rank: Optional[int] = None,
@@ -282,17 +288,12 @@ class Loader:
             "replace": replace,
             "subgraph_type": getattr(subgraph_type, "value", subgraph_type),
             "disjoint": disjoint,
+            **dict(time_attr=time_attr, temporal_strategy=temporal_strategy, input_time=input_time),
             "balance": balance,
             "samplers": None if samplers == "auto" else samplers,
         }
-        for name, value in (
-            ("shuffle", shuffle),
-            ("replace", replace),
-            ("drop_last", drop_last),
-            ("even", even),
-            ("prefetch", prefetch),
-            ("pin_memory", pin_memory),
-        ):
+        flags = dict(shuffle=shuffle, replace=replace, drop_last=drop_last, even=even)
+        for name, value in {**flags, "prefetch": prefetch, "pin_memory": pin_memory}.items():
             if not isinstance(value, (bool, np.bool_, type(None))) and value not in (0, 1):
                 raise UsageError(f"{name}={value!r}: wanted True or False")
         for name, seconds in (("timeout", timeout), ("start_timeout", start_timeout)):

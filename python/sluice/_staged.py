@@ -79,10 +79,13 @@ class StagedDataset:
 
 
 def stage(
-    dataset: Dataset, seeds: Optional[np.ndarray], pairs: Optional[np.ndarray] = None
+    dataset: Dataset,
+    seeds: Optional[np.ndarray],
+    pairs: Optional[np.ndarray] = None,
+    times: Optional[np.ndarray] = None,
 ) -> StagedDataset:
-    """A data set for one loader, with `seeds` (n) as its training vertices and `pairs` (n, 2) as
-    its training pairs; None: as they are."""
+    """A data set for one loader, with `seeds` (n) as its training vertices, `pairs` (n, 2) as its
+    training pairs and `times` (num_nodes) of vertices; None: as they are."""
     arrays: Dict[str, Union[np.ndarray, str]] = dict(dataset.arrays)
     metadata = dict(dataset.metadata)
     words = {**dataset.words, "": "data"}
@@ -100,6 +103,8 @@ def stage(
         for split in SPLITS:
             arrays.pop(f"{split}_idx", None)
         arrays["train_idx"], words["train_idx"] = seeds, "input_nodes"
+    if times is not None:
+        arrays["node_time"], words["node_time"] = times, "input_time"
     for name in arrays:
         known = names_of(dataset.schema)
         if name not in known:

@@ -83,7 +83,9 @@ class Sampler(BaseSampler):
         UsageError for seeds that are no vertices or are there twice, and for sampling by time.
         """
         if index.time is not None:
-            raise UsageError(f"input_time: {_job.REFUSED['input_time']}")
+            raise UsageError(
+                "input_time: there is no sampling by time here: sluice.NeighborLoader has time_attr"
+            )
         if index.input_type is not None:
             raise UsageError(
                 "input_nodes: have a type: graphs of one kind of vertices are supported"

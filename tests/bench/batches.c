@@ -121,7 +121,7 @@ static void run(const struct options *o)
     struct epoch *drawn = must(calloc(2 * (size_t)o->epochs, sizeof *drawn));
     struct epoch *gathered = drawn + o->epochs;
     b->o = o;
-    must_ok(sl_topology_open(&b->topology, o->path, NULL, false, -1, sl_kernels_cpu(), 0));
+    must_ok(sl_topology_open(&b->topology, o->path, NULL, 0, -1, sl_kernels_cpu(), 0));
     if (o->links)
         must_ok(sl_config_choose_items(&o->config, &b->topology.dataset));
     sl_topology_expect_draws(&b->topology);

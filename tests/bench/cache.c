@@ -234,7 +234,8 @@ static void run(const struct options *o)
     struct sl_topology t;
     struct footprint f = {0};
     struct rates rates;
-    must_ok(sl_topology_open(&t, o->path, NULL, o->plan.kind == SL_SAMPLER_WEIGHTED, -1,
+    must_ok(sl_topology_open(&t, o->path, NULL,
+                             o->plan.kind == SL_SAMPLER_WEIGHTED ? SL_NEED_WEIGHTS : 0, -1,
                              sl_kernels_cpu(), 0));
     size_t n = t.view.n_nodes, bytes = sizeof(uint32_t);
     struct counts c = {

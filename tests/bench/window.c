@@ -520,7 +520,7 @@ static void run(const struct options *o)
     static const unsigned metrics[] = {SL_CACHE_DEGREE, SL_CACHE_EXPECTED, SL_CACHE_PRESC};
     struct sl_topology t;
     struct trace trace;
-    must_ok(sl_topology_open(&t, o->path, NULL, false, -1, sl_kernels_cpu(), 0));
+    must_ok(sl_topology_open(&t, o->path, NULL, 0, -1, sl_kernels_cpu(), 0));
     draw(o, &t, &trace);
     find_next(&trace);
     for (size_t i = 0; i < SL_COUNT_OF(metrics); i++)

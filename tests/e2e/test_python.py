@@ -225,7 +225,7 @@ def refusal(function, *arguments, **named):
 
 REFUSED = (
     ({"directed": False}, "directed=False: use subgraph_type='induced'"),
-    ({"time_attr": "t"}, "time_attr='t': there is no sampling by time: "),
+    ({"edge_label_time": [1]}, "edge_label_time=[1]: pairs are not sampled by time: "),
     ({"batch_sampler": [1]}, "batch_sampler=[1]: the order is the job's: use input_nodes"),
 )
 

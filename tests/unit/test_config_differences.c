@@ -74,6 +74,8 @@ static const struct other {
     {.path = "sampler.edge_ids", .value = "true"},
     {.path = "sampler.subgraph", .value = "induced", .beside = "sampler.expand=new"},
     {.path = "sampler.disjoint", .value = "true"},
+    {.path = "sampler.time", .value = "latest", .beside = "evaluate.fanout=[5,5,5]"},
+    {.path = "sampler.time_strict", .value = "true", .beside = "evaluate.fanout=[5,5,5]"},
     {.path = "sampler.batch_size", .value = "32"},
     {.path = "sampler.paths", .value = "4"},
     {.path = "sampler.length", .value = "4"},

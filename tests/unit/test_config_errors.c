@@ -21,6 +21,10 @@
 #define SUBGRAPH(sampler)                                                                          \
     "{\"dataset\": \"d\", \"model\": {\"kind\": \"external\"}, \"sampler\": {"                     \
     "\"subgraph\": \"induced\", " sampler "}}"
+#define TIMED(sampler, model, rest)                                                                \
+    "{\"dataset\": \"d\", \"model\": {\"kind\": \"" model "\"}, \"sampler\": {\"time\": " sampler  \
+    "}" rest "}"
+#define SAMPLED           ", \"evaluate\": {\"fanout\": [-1, -1, -1]}"
 #define SCHEDULE(entries) JOB(", \"epochs\": 10, \"schedule\": [" entries "]")
 #define ENTRY(epoch, batch, samplers, trainers)                                                    \
     "{\"epoch\": " epoch ", \"batch\": " batch ", \"samplers\": " samplers                         \
@@ -507,6 +511,37 @@ static const struct mistake mistakes[] = {
     {SUBGRAPH("\"expand\": \"new\", \"fanout\": [1, 1, 1, 1, 1, 1, 1, 1]"),
      SL_EINVAL,
      {"sampler.subgraph: found \"induced\" with 8 hops, wanted at most 7", "take an entry out"}},
+    {TIMED("\"uniform\"", "graphsage", ""),
+     SL_EINVAL,
+     {"evaluate.fanout: found \"full\" with sampler.time \"uniform\", wanted a list"}},
+    {TIMED("\"latest\"", "gcn", SAMPLED),
+     SL_EINVAL,
+     {"model.degrees: found \"graph\" with sampler.time \"latest\", wanted \"block\""}},
+    {TIMED("\"uniform\", \"kind\": \"walk\"", "pinsage", SAMPLED),
+     SL_EINVAL,
+     {"sampler.kind: found \"walk\" with sampler.time", "any time"}},
+    {TIMED("\"latest\", \"kind\": \"weighted\"", "graphsage", SAMPLED),
+     SL_EINVAL,
+     {"sampler.kind: found \"weighted\" with sampler.time \"latest\"", "to \"uniform\""}},
+    {TIMED("\"latest\", \"replace\": true", "graphsage", SAMPLED),
+     SL_EINVAL,
+     {"sampler.replace: found true with sampler.time \"latest\"", "take the key out"}},
+    {TIMED("\"latest\", \"subgraph\": \"induced\", \"expand\": \"new\", \"fanout\": [5, 5]",
+           "external", ""),
+     SL_EINVAL,
+     {"sampler.subgraph: found another one with sampler.time \"latest\"", "\"directional\""}},
+    {TIMED("\"uniform\"", "graphsage", SAMPLED ", \"task\": {\"kind\": \"link\"}"),
+     SL_EINVAL,
+     {"\"link\""}},
+    {TIMED("\"uniform\"", "graphsage", SAMPLED ", \"features\": {\"kind\": \"learned\"}"),
+     SL_EINVAL,
+     {"features.kind: found learned rows with sampler.time \"uniform\"", "\"file\""}},
+    {TIMED("\"uniform\"", "graphsage", SAMPLED ", \"nodes\": 2"),
+     SL_EINVAL,
+     {"nodes: found several nodes with sampler.time", "remove the key"}},
+    {TIMED("\"none\", \"time_strict\": true", "graphsage", ""),
+     SL_EINVAL,
+     {"sampler.time_strict: found boolean true with sampler.time \"none\"", "\"uniform\" or"}},
     {JOB(", \"allocation\": {\"balance\": \"dynamic\"}"),
      SL_EINVAL,
      {"allocation.balance: found string \"dynamic\" with model.kind", "\"external\""}},

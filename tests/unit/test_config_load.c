@@ -707,6 +707,9 @@ static const struct {
     {"\"model\": {\"kind\": \"gcn\"}", SL_NEED_TRAINING},
     {"\"model\": {\"kind\": \"gcn\"}, \"sampler\": {\"kind\": \"weighted\"}",
      SL_NEED_TRAINING | SL_NEED_WEIGHTS},
+    {"\"model\": {\"kind\": \"graphsage\"}, \"sampler\": {\"time\": \"latest\"},"
+     " \"evaluate\": {\"fanout\": [-1, -1, -1]}",
+     SL_NEED_TRAINING | SL_NEED_TIMES},
     {"\"model\": {\"kind\": \"external\"}", SL_NEED_TOPOLOGY | SL_NEED_TRAIN},
     {"\"model\": {\"kind\": \"external\"}, \"input\": {\"split\": \"all\"}", SL_NEED_TOPOLOGY},
     {"\"model\": {\"kind\": \"external\"}, \"sampler\": {\"kind\": \"weighted\"}",

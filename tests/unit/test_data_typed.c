@@ -147,6 +147,14 @@ TEST(a_file_of_features_that_changes_is_named)
     sl_dataset_close(&ds);
 }
 
+TEST(times_are_not_read)
+{
+    struct sl_dataset ds;
+    const unsigned need = SL_NEED_TOPOLOGY | SL_NEED_TIMES | SL_TAKES_TYPES;
+    ck_assert_int_eq(sl_dataset_open(dir, need, SL_CHECK_FULL, 2, &ds), SL_EUNSUPPORTED);
+    assert_message_has("has several types, and times are read of graphs of one type alone");
+}
+
 TEST(features_are_in_digest_and_contents)
 {
     struct sl_dataset_content found[2][SL_DATASET_PARTS_MAX + 1];

@@ -11,7 +11,7 @@
 
 static int open_tiny(struct sl_topology *t, bool weighted)
 {
-    return sl_topology_open(t, dir, NULL, weighted, -1, sl_kernels_cpu(), 1);
+    return sl_topology_open(t, dir, NULL, weighted ? SL_NEED_WEIGHTS : 0, -1, sl_kernels_cpu(), 1);
 }
 
 TEST(uniform_sampling_asks_for_no_weights)
@@ -152,6 +152,42 @@ TEST(a_graph_that_does_not_fit_is_read_a_hop_at_a_time)
     sl_topology_close(&t);
 }
 
+static const void *asked[8];
+static uint64_t asked_bytes[8];
+static uint32_t n_asked;
+
+static void note(const void *p, uint64_t bytes, int advice)
+{
+    (void)advice;
+    ck_assert_uint_lt(n_asked, 8);
+    asked[n_asked] = p;
+    asked_bytes[n_asked++] = bytes;
+}
+
+// Times are a part of the graph, and of each list that a hop reads.
+TEST(times_are_read_ahead_with_their_lists)
+{
+    struct sl_topology t;
+    WRITE_I64("edge_time.npy", 1, 2, 3, 1, 2, 1, 1);
+    WRITE_I64("node_time.npy", 1, 2, 3, 4, 5);
+    must(sl_topology_open(&t, dir, NULL, SL_NEED_TIMES, -1, sl_kernels_cpu(), 1));
+    sl_memory_set_bound(left, NULL);
+    left_bytes = 6 * 8 + 7 * 4 + 7 * 8 - 1;
+    sl_topology_expect_draws(&t);
+    sl_memory_set_bound(NULL, NULL);
+    ck_assert_ptr_nonnull(t.ahead);
+    ck_assert(has_flag(t.dataset.edge_time, " rr"));
+    t.ahead = note;
+    const uint32_t node = 2; // edges 3 and 4
+    sl_topology_read_ahead(&t, &t.view, &node, 1);
+    ck_assert_uint_eq(n_asked, 3);
+    ck_assert_ptr_eq(asked[1], (const int32_t *)t.view.indices + 3);
+    ck_assert_uint_eq(asked_bytes[1], 2 * 4);
+    ck_assert_ptr_eq(asked[2], t.dataset.edge_time + 3);
+    ck_assert_uint_eq(asked_bytes[2], 2 * 8);
+    sl_topology_close(&t);
+}
+
 // A file that took the place of the one that the broker has looked at is no way to wrong batches.
 TEST(weights_that_were_exchanged_are_refused_with_their_file)
 {
@@ -159,10 +195,11 @@ TEST(weights_that_were_exchanged_are_refused_with_their_file)
     must(open_tiny(&t, true));
     char *record = sl_dataset_record(&t.dataset);
     sl_topology_close(&t);
-    must(sl_topology_open(&t, dir, record, true, -1, sl_kernels_cpu(), 1));
+    must(sl_topology_open(&t, dir, record, SL_NEED_WEIGHTS, -1, sl_kernels_cpu(), 1));
     sl_topology_close(&t);
     WRITE_F32("edge_weight.npy", 1, 2, 3, 4, -1, 5, 6);
-    ck_assert_int_eq(sl_topology_open(&t, dir, record, true, -1, sl_kernels_cpu(), 1), SL_ECHANGED);
+    ck_assert_int_eq(sl_topology_open(&t, dir, record, SL_NEED_WEIGHTS, -1, sl_kernels_cpu(), 1),
+                     SL_ECHANGED);
     assert_message_has("edge_weight.npy");
     ck_assert_ptr_null(t.dataset.files);
     sl_topology_close(&t);
