@@ -5,8 +5,9 @@
 
 with a Python that has torch and torch_geometric, as make_pyg.py. Types, widths and relations are
 those of tests/unit/trainer_typed_naive.h. The file has the graph (indptr.R and indices.R of each
-relation, x.TYPE, labels, seeds) and for each case CASE what pyg.safetensors has. The loss is that of
-the seeds; a case with batch norm has no gradient, since a batch of seeds has statistics of its own.
+relation, x.TYPE, labels, seeds) and for each case CASE what pyg.safetensors has. The loss is that
+of the seeds; a case with batch norm has no gradient, since a batch of seeds has statistics of its
+own.
 """
 import itertools
 import json

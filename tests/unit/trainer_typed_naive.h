@@ -1,6 +1,6 @@
 /*
- * trainer_typed_naive.h - small graphs of several types with blocks of them, and the models of such graphs
- * a second time, naively and in double precision: written from torch_geometric's formulas.
+ * trainer_typed_naive.h - small graphs of several types with blocks of them, and the models of such
+ * graphs a second time, naively and in double precision: written from torch_geometric's formulas.
  */
 #ifndef SL_TESTS_UNIT_TRAINER_TYPED_NAIVE_H
 #define SL_TESTS_UNIT_TRAINER_TYPED_NAIVE_H
