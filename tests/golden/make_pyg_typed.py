@@ -28,7 +28,7 @@ from tensors import write_tensors  # noqa: E402
 torch_geometric.backend.use_segment_matmul = False
 
 COUNTS = {"paper": 23, "author": 17, "venue": 1, "topic": 9, "tag": 3}
-WIDTHS = {"paper": 5, "author": 3, "venue": 4, "topic": 6, "tag": 0}
+WIDTHS = {"paper": 5, "author": 3, "venue": 0, "topic": 6, "tag": 0}
 # and edges of each row at most
 RELATIONS = {
     ("author", "writes", "paper"): 4,
@@ -111,8 +111,9 @@ def main():
     lists = draw_edges(generator)
     x = {
         t: torch.from_numpy(generator.standard_normal((n, WIDTHS[t])).astype(np.float32))
-        for t, n in COUNTS.items()
         if WIDTHS[t]
+        else torch.ones(n, 1)
+        for t, n in COUNTS.items()
     }
     labels = torch.from_numpy(generator.integers(0, CLASSES, COUNTS["paper"]))
     labels[[0, 5, 13]] = -1
