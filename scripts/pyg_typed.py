@@ -1,8 +1,12 @@
 """Models of graphs of several types from torch_geometric's classes, as sluice names their tensors:
 for scripts/check_pyg.py and tests/golden/make_pyg_typed.py."""
 import torch
+import torch_geometric
 from torch_geometric.nn import BatchNorm, GATConv, HeteroConv, LayerNorm, RGCNConv, SAGEConv
 from torch_geometric.nn.module_dict import ModuleDict
+
+# With pyg-lib's segment_matmul RGCNConv's mean is over the edges of all relations together.
+torch_geometric.backend.use_segment_matmul = False
 
 ACTIVATIONS = {
     "relu": torch.nn.functional.relu,

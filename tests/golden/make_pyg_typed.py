@@ -24,9 +24,6 @@ sys.path[:0] = [os.path.join(HERE, "..", "..", "scripts"), os.path.dirname(HERE)
 from pyg_typed import TypedModel  # noqa: E402
 from tensors import write_tensors  # noqa: E402
 
-# With pyg-lib's segment_matmul RGCNConv's mean is over the edges of all relations together.
-torch_geometric.backend.use_segment_matmul = False
-
 COUNTS = {"paper": 23, "author": 17, "venue": 1, "topic": 9, "tag": 3}
 WIDTHS = {"paper": 5, "author": 3, "venue": 0, "topic": 6, "tag": 0}
 # and edges of each row at most
