@@ -224,3 +224,11 @@ def test_a_full_evaluation_is_exact(box):
     for command in "predict", "embed":  # of all vertices
         refused(box, box.sluice(command, "runs/said", "--out", "x.npy"), '"rsage"', "several types",
                 output="x.npy")
+
+
+def test_memory_of_an_evaluation_is_bounded(box):
+    """Its mini-batches are the largest of all; the message says so, and what to do is followed."""
+    tight = {"arena.memory": "600KiB", "sampler.fanout": [2, 1]}
+    result, _ = box.run(job(box, **tight, **{"evaluate.batch_size": 400}))
+    result.error(2, r"arena\.memory: found", r"take a smaller evaluate\.batch_size")
+    box.run(job(box, epochs=1, **tight, **{"evaluate.batch_size": 4}))[0].ok()
