@@ -186,7 +186,7 @@ int sl_config_choose_items(const struct sl_config *c, struct sl_dataset *dataset
         return sl_config_is_external(c) ? choose_lent_pairs(c, dataset) : choose_pairs(c, dataset);
     if (!sl_config_is_external(c))
         return SL_OK;
-    struct sl_vertex_list chosen = {.n = dataset->n_nodes};
+    struct sl_vertex_list chosen = {.n = sl_dataset_labelled(dataset)};
     if (c->input.split != SL_INPUT_ALL)
         chosen = dataset->split[splits[c->input.split]];
     if (chosen.n == 0)

@@ -55,7 +55,7 @@ extern "C" {
 
 // Functions and structures of this header since; a library that has them is of this version or a
 // later one (sluice_version()).
-#define SLUICE_API_VERSION 4
+#define SLUICE_API_VERSION 5
 
 enum { SLUICE_MAX_HOPS = 8 };
 
@@ -138,6 +138,25 @@ SLUICE_API void sluice_close(sluice_loader *loader);
 
 // --- what the batches are like -------------------------------------------------------------------
 
+/*
+ * A graph with types (common/data/README.md) has one numbering of all vertices; those of a type are
+ * a range of it. Each vertex is of one type, and each edge of one relation, which goes from a type
+ * to a type. Type 0 is the one with labels and seeds, whose vertices' ids are their numbers in it.
+ */
+struct sluice_vertex_type {
+    const char *name;
+    uint64_t first, n; // its vertices are first to first + n - 1
+    uint32_t feat_dim; // 0: no features
+    uint32_t feat_type;
+    uint64_t feat_row_bytes;
+};
+
+struct sluice_relation {
+    const char *name;
+    uint32_t source, target;      // types
+    uint64_t first_edge, n_edges; // its edges are indices.npy[first_edge] and so on
+};
+
 struct sluice_info {
     size_t size;
     uint64_t n_nodes, n_edges; // of the graph
@@ -166,6 +185,10 @@ struct sluice_info {
     uint32_t same_order; // all epochs have the same order ("order.kind" "listed")
     uint32_t has_pairs,
         per_positive; // a job of links; negatives of each pair ("task.per_positive")
+    // Of a graph with types, whose feat_dim above is 0; else 0 and NULL.
+    uint32_t n_types, n_relations;
+    const struct sluice_vertex_type *types;  // (n_types) valid until sluice_close()
+    const struct sluice_relation *relations; // (n_relations)
 };
 
 SLUICE_API int sluice_get_info(sluice_loader *loader, struct sluice_info *out);
@@ -185,6 +208,25 @@ struct sluice_hop {
     const uint32_t *indices;  // (n_edges) local
     const uint64_t *edge_ids; // (n_edges) places in indices.npy, or NULL ("sampler.edge_ids")
     const float *weights;     // (n_edges) visits of random walks, or NULL
+};
+
+/*
+ * Of a batch of a graph with types: `nodes` are type after type, a type's in the order in which
+ * they were met. Local numbers of vertices are numbers within their type's part.
+ */
+struct sluice_part {
+    uint32_t first;                        // its vertices are nodes[first] and so on
+    uint32_t n_after[SLUICE_MAX_HOPS + 1]; // (n_hops + 1) those met after so many hops
+};
+
+// The edges of one relation in one hop, of which there is one at least. With "sampler.expand" "new"
+// a relation's in hop h + 1 begin with those in hop h: the last hop has all of the batch.
+struct sluice_run {
+    uint32_t hop, relation;
+    uint32_t n_dst, n_edges;  // rows: the vertices of the target type that were met before the hop
+    const uint32_t *indptr;   // (n_dst + 1)
+    const uint32_t *indices;  // (n_edges) of the source type
+    const uint64_t *edge_ids; // (n_edges) places in indices.npy, or NULL
 };
 
 struct sluice_batch {
@@ -216,7 +258,15 @@ struct sluice_batch {
     // (n_pairs) of a positive its weight in the data set, or 1; of a negative 1, or 0: its source
     // has no vertex that could be the target, which is the source itself.
     const float *pair_weights;
+    // Of a graph with types, whose hop[] have their numbers n_dst and n_edges alone; else 0, NULL.
+    uint32_t n_types, n_runs;
+    const struct sluice_part *parts; // (n_types)
+    const void *block;               // for sluice_get_run()
 };
+
+// Edges `number` of n_runs, by hop and then by relation; what it has is valid as long as the batch.
+SLUICE_API int sluice_get_run(const struct sluice_batch *batch, uint32_t number,
+                              struct sluice_run *out);
 
 /*
  * Waits up to timeout_ms for the next batch of the epoch. SLUICE_OK; SLUICE_TIMEOUT; SLUICE_END
@@ -248,7 +298,8 @@ SLUICE_API int sluice_start(sluice_loader *loader, uint32_t epoch, uint64_t numb
 /*
  * Copies the features of the batch's vertices to `to`, in their order: (n_nodes, feat_dim) of
  * feat_type, bit for bit those of the data set. `bytes` is the room there: SLUICE_ERANGE when it is
- * less than n_nodes * feat_row_bytes.
+ * less than n_nodes * feat_row_bytes. Of a graph with types the rows of type 0, then those of type 1
+ * and so on, of each from the next multiple of 64 bytes on, and the room is such a multiple, too.
  */
 SLUICE_API int sluice_features(sluice_loader *loader, const struct sluice_batch *batch, void *to,
                                size_t bytes);
@@ -260,6 +311,22 @@ SLUICE_API int sluice_features_view(sluice_loader *loader, const struct sluice_b
                                     const void **rows);
 
 // --- arrays to keep ------------------------------------------------------------------------------
+
+// The vertices of a type in a batch.
+struct sluice_type_arrays {
+    uint64_t n_nodes;
+    int64_t *nodes; // (n_nodes) numbers within the type; a part of all `nodes`
+    void *features; // (n_nodes, feat_dim) of its feat_type; NULL: none
+};
+
+// The edges of a relation in a batch.
+struct sluice_relation_arrays {
+    uint64_t n_edges;
+    // (n_hops) edges that there were after hop h and its rows; the last one is n_edges
+    uint64_t n_after[SLUICE_MAX_HOPS];
+    int64_t *edges;    // (2, n_edges): sources, then destinations; numbers within the types' parts
+    int64_t *edge_ids; // (n_edges) within the relation, whose edges stand by target; or NULL
+};
 
 /*
  * A batch as PyTorch wants it, of a job with "sampler.expand" "new": numbers of 64 bits, and the
@@ -283,6 +350,10 @@ struct sluice_arrays {
     int64_t *seed_of;    // (n_nodes) number of the vertex's seed, with "sampler.disjoint"; or NULL
     int64_t *pairs;      // (2, n_pairs) sources, then targets; or NULL, as the next
     float *pair_weights; // (n_pairs)
+    // Of a graph with types, else NULL. `nodes` are numbers within their types then, `edges` and
+    // `edge_ids` are NULL, and `features` is where the first type's are.
+    struct sluice_type_arrays *types;         // (n_types)
+    struct sluice_relation_arrays *relations; // (n_relations)
 };
 
 // Once for each batch, which stays held; SLUICE_EINVAL after that. No copy is made of features that

@@ -11,6 +11,7 @@
 #include "common/base/simd.h"
 #include "common/device/device.h"
 #include "kernels/kernels.h"
+#include "trainer/feed/typed_block.h"
 
 enum {
     PIECES = 2, // the loop's, and the one ahead
@@ -30,6 +31,7 @@ struct places {
 struct sl_arrays_pool {
     pid_t pid;
     struct sl_vertex_list seeds;
+    const struct sl_typed *typed;
     pthread_mutex_t lock;
     // Below: guarded by lock.
     bool has_places;      // since the first piece was asked for
@@ -117,6 +119,7 @@ int sl_arrays_pool_open(const struct sl_arrays_spec *spec, struct sl_arrays_pool
     p->freed = spec->freed;
     p->ctx = spec->ctx;
     p->seeds = spec->seeds;
+    p->typed = spec->typed;
     pthread_mutex_init(&p->lock, NULL);
     *out = p;
     return SL_OK;
@@ -228,11 +231,12 @@ static size_t place(size_t *used, uint64_t bytes)
     return at;
 }
 
-SL_SIMD_VOID(widen, (int64_t * to, const uint32_t *from, uint64_t begin, uint64_t end),
-             (to, from, begin, end))
+SL_SIMD_VOID(widen,
+             (int64_t * to, const uint32_t *from, int64_t less, uint64_t begin, uint64_t end),
+             (to, from, less, begin, end))
 {
     for (uint64_t i = begin; i < end; i++)
-        to[i] = from[i];
+        to[i] = from[i] - less;
 }
 
 // The row that each of the edges begin .. end is of. A row's number is written AT_ONCE times, for
@@ -300,9 +304,9 @@ static void fill_part(void *context, uint32_t part)
     const uint64_t n = a->n_edges, n_nodes = v.header->n_input,
                    n_seeds = a->pairs ? 0 : v.header->n_seeds;
     const uint64_t begin = n * part / f->n_parts, end = n * (part + 1) / f->n_parts;
-    widen(a->nodes, sl_view_nodes(v), n_nodes * part / f->n_parts,
+    widen(a->nodes, sl_view_nodes(v), 0, n_nodes * part / f->n_parts,
           n_nodes * (part + 1) / f->n_parts);
-    widen(a->edges, sl_view_indices(v, last), begin, end);
+    widen(a->edges, sl_view_indices(v, last), 0, begin, end);
     spread_rows(a->edges + n, sl_view_indptr(v, last), v.header->hop[last].n_dst, begin, end);
     if (a->edge_ids)
         memcpy(a->edge_ids + begin, sl_view_edge_ids(v, last) + begin,
@@ -325,8 +329,126 @@ static void follow_trees(int64_t *seed_of, struct sl_block_view block, uint32_t 
             seed_of[indices[edge]] = seed_of[row];
 }
 
+// --- of a graph with types -----------------------------------------------------------------------
+
+// The edges of a run, which has all those of its relation.
+struct fill_run {
+    const struct sluice_relation_arrays *to;
+    struct sl_block_view block;
+    const struct sl_block_run *run;
+    uint64_t first_edge; // of the relation
+    uint32_t n_parts;
+};
+
+static void fill_run_part(void *context, uint32_t part)
+{
+    const struct fill_run *f = context;
+    const uint64_t n = f->run->n_edges;
+    const uint64_t begin = n * part / f->n_parts, end = n * (part + 1) / f->n_parts;
+    const uint64_t *ids = sl_run_edge_ids(f->block, f->run);
+    widen(f->to->edges, sl_run_indices(f->block, f->run), 0, begin, end);
+    spread_rows(f->to->edges + n, sl_run_indptr(f->block, f->run), f->run->n_dst, begin, end);
+    for (uint64_t i = begin; ids && i < end; i++)
+        f->to->edge_ids[i] = (int64_t)(ids[i] - f->first_edge);
+}
+
+// The next `bytes` of a piece.
+static void *take(char **at, uint64_t bytes)
+{
+    void *taken = *at;
+    *at += sl_align_up(bytes, (uint64_t)ALIGNMENT);
+    return taken;
+}
+
+// Bytes of an edge's numbers.
+static uint64_t edge_bytes(const struct sl_block *block)
+{
+    return sizeof(int64_t) * (block->flags & SL_BLOCK_HAS_EDGE_IDS ? 3 : 2);
+}
+
+static uint64_t labels_of(const struct sl_block *block)
+{
+    return (uint64_t)block->n_seeds * SL_MAX(block->n_targets, 1u);
+}
+
+// What fill_typed() takes, and no more than some bytes above it.
+static uint64_t typed_bytes(const struct sl_block *block, const struct sl_typed *typed)
+{
+    const struct sl_block_run *runs = sl_block_runs(block);
+    uint64_t bytes = (sizeof(struct sluice_type_arrays) + sizeof(uint64_t)) * typed->n_types +
+                     sizeof(struct sluice_relation_arrays) * typed->n_relations +
+                     sizeof(int64_t) * (block->n_input + block->n_seeds + labels_of(block)) +
+                     (uint64_t)ALIGNMENT * (6 + 1); // pieces, and where the first one begins
+    for (uint32_t i = 0; i < sl_block_typed(block)->n_runs; i++)
+        if (runs[i].hop + 1 == block->n_hops)
+            bytes += runs[i].n_edges * edge_bytes(block) + 2 * ALIGNMENT;
+    return bytes;
+}
+
+static void fill_types(struct sl_arrays *a, const struct sl_block *block,
+                       const struct sl_typed *typed)
+{
+    const struct sl_block_type *part = sl_block_types(block);
+    for (uint32_t t = 0; t < typed->n_types; t++) {
+        const uint32_t n = part[t].n[block->n_hops];
+        a->types[t] = (struct sluice_type_arrays){.n_nodes = n, .nodes = a->nodes + part[t].first};
+        a->rows_at[t] =
+            typed->type[t].feat_dim ? sl_typed_rows_at(block, typed, t, true) : SL_NO_ROWS;
+        widen(a->types[t].nodes, sl_block_nodes(block) + part[t].first,
+              (int64_t)typed->type[t].first, 0, n);
+    }
+}
+
+static void fill_relations(struct sl_arrays *a, const struct sl_block *block,
+                           const struct sl_typed *typed, char *at)
+{
+    const struct sl_block_run *runs = sl_block_runs(block);
+    memset(a->relations, 0, sizeof *a->relations * typed->n_relations);
+    for (uint32_t i = 0; i < sl_block_typed(block)->n_runs; i++) {
+        const struct sl_block_run *run = &runs[i];
+        struct sluice_relation_arrays *to = &a->relations[run->relation];
+        to->n_after[run->hop] = run->n_edges;
+        if (run->hop + 1 < block->n_hops)
+            continue;
+        to->n_edges = run->n_edges;
+        to->edges = take(&at, sizeof *to->edges * 2 * run->n_edges);
+        if (block->flags & SL_BLOCK_HAS_EDGE_IDS)
+            to->edge_ids = take(&at, sizeof *to->edge_ids * run->n_edges);
+        struct fill_run fill = {to, sl_block_here(block), run,
+                                typed->relation[run->relation].first_edge,
+                                run->n_edges / PART_EDGES + 1};
+        sl_kernels_run(fill.n_parts, fill_run_part, &fill);
+    }
+}
+
+static int fill_typed(struct sl_arrays *a, const struct sl_block *block,
+                      const struct sl_typed *typed)
+{
+    SL_TRY(sl_buffer_grow(&a->numbers, sl_device_host(), SL_BUFFER_DEVICE,
+                          typed_bytes(block, typed), "numbers of mini-batches"));
+    char *at = (char *)sl_align_up((uintptr_t)a->numbers.p, (uintptr_t)ALIGNMENT);
+    a->n_types = typed->n_types;
+    a->types = take(&at, sizeof *a->types * typed->n_types);
+    a->rows_at = take(&at, sizeof *a->rows_at * typed->n_types);
+    a->relations = take(&at, sizeof *a->relations * typed->n_relations);
+    a->nodes = take(&at, sizeof *a->nodes * block->n_input);
+    a->places = take(&at, sizeof *a->places * block->n_seeds);
+    a->targets = take(&at, sizeof(int64_t) * labels_of(block));
+    a->n_edges = block->hop[block->n_hops - 1].n_edges;
+    fill_types(a, block, typed);
+    for (uint32_t i = 0; i < block->n_seeds; i++)
+        a->places[i] = place_of(&a->pool->places, sl_block_nodes(block)[i]);
+    fill_targets(a->targets, sl_block_here(block));
+    fill_relations(a, block, typed, at);
+    return SL_OK;
+}
+
+// -------------------------------------------------------------------------------------------------
+
 int sl_arrays_fill(struct sl_arrays *a, const struct sl_block *block, const uint32_t *items)
 {
+    if (block->flags & SL_BLOCK_TYPED)
+        return fill_typed(a, block, a->pool->typed);
     const struct sl_block_view v = sl_block_here(block);
     const uint32_t last = block->n_hops - 1;
     const struct sl_block_hop *hop = &block->hop[last];

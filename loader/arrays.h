@@ -29,13 +29,17 @@
 
 #include "common/arena/block.h"
 #include "common/data/dataset.h"
+#include <sluice.h>
 #include "trainer/feed/compute.h"
+
+#define SL_NO_ROWS UINT64_MAX
 
 struct sl_arrays_pool;
 
 struct sl_arrays_spec {
-    struct sl_vertex_list seeds; // of all epochs, each once; borrowed
-    void (*freed)(void *ctx);    // a piece is back, by any thread until the pool is closed; or NULL
+    struct sl_vertex_list seeds;  // of all epochs, each once; borrowed
+    const struct sl_typed *typed; // of a graph with types; borrowed until the pool is closed
+    void (*freed)(void *ctx); // a piece is back, by any thread until the pool is closed; or NULL
     void *ctx;
 };
 
@@ -56,6 +60,11 @@ struct sl_arrays {
     void *targets;       // (n_seeds) int64, or (n_seeds, n_targets) float; of pairs nothing
     int64_t *pairs;      // (2, n_pairs) sources, then targets; NULL: the block has none
     float *pair_weights; // (n_pairs) likewise
+    // Of a graph with types, else NULL; `edges` and `edge_ids` are NULL then.
+    struct sluice_type_arrays *types; // (n_types) but for features
+    uint64_t *rows_at;                // (n_types) byte where these are in all, or SL_NO_ROWS
+    struct sluice_relation_arrays *relations; // (n_relations)
+    uint32_t n_types;
 };
 
 int sl_arrays_pool_open(const struct sl_arrays_spec *spec,

@@ -101,7 +101,9 @@ void sl_batch_describe(const struct sl_block *h, bool has_labels, struct sluice_
         .n_nodes_after = h->n_nodes,
         .labels = has_labels ? sl_view_targets(block) : NULL,
     };
-    for (uint32_t i = 0; i < h->n_hops; i++)
+    if (h->flags & SL_BLOCK_TYPED)
+        sl_batch_describe_types(h, b);
+    for (uint32_t i = 0; i < h->n_hops && b->n_types == 0; i++)
         b->hop[i] = (struct sluice_hop){
             .n_dst = h->hop[i].n_dst,
             .n_edges = h->hop[i].n_edges,
@@ -136,15 +138,16 @@ static int next(struct sluice_loader *l, uint32_t timeout_ms, struct sluice_batc
 {
     struct sluice_batch batch;
     const struct sl_lent *lent;
+    const size_t least = sl_batch_size_least(&l->dataset);
     // Before a batch is taken.
     batch = (struct sluice_batch){0};
-    SL_TRY(sl_hand_over("sluice_next", out, &batch, sizeof batch, SL_BATCH_SIZE_LEAST));
+    SL_TRY(sl_hand_over("sluice_next", out, &batch, sizeof batch, least));
     if (l->over)
         return sl_fail(l->over, "%s", l->why);
     const int rc = sl_lending_next(&l->lending, timeout_ms, &lent);
     if (rc == SL_OK) {
         describe(l, lent, &batch);
-        return sl_hand_over("sluice_next", out, &batch, sizeof batch, SL_BATCH_SIZE_LEAST);
+        return sl_hand_over("sluice_next", out, &batch, sizeof batch, least);
     }
     switch (rc) {
     case SL_ETIMEDOUT: return SLUICE_TIMEOUT;
@@ -191,7 +194,7 @@ static int check_features(const struct sluice_loader *l, const char *call, const
 {
     if (!batch || !to)
         return sl_fail(SL_EINVAL, "%s: found no %s", call, batch ? "place for them" : "batch");
-    if (l->dataset.feat_dim == 0)
+    if (!sl_rows_any(&l->dataset))
         return sl_fail(SL_EUNSUPPORTED, "%s: the data set '%s' has no features", call,
                        l->dataset.path);
     return SL_OK;
@@ -241,6 +244,9 @@ int sl_check_one_graph(const char *call, const struct sl_config *config)
 
 struct sluice_arrays sl_arrays_public(struct sl_arrays *a, bool has_labels, void *rows)
 {
+    for (uint32_t t = 0; a->types && t < a->n_types; t++)
+        a->types[t].features =
+            rows && a->rows_at[t] != SL_NO_ROWS ? (char *)rows + a->rows_at[t] : NULL;
     return (struct sluice_arrays){
         .memory = a,
         .n_edges = a->n_edges,
@@ -254,6 +260,8 @@ struct sluice_arrays sl_arrays_public(struct sl_arrays *a, bool has_labels, void
         .seed_of = a->seed_of,
         .pairs = a->pairs,
         .pair_weights = a->pair_weights,
+        .types = a->types,
+        .relations = a->relations,
     };
 }
 
@@ -263,14 +271,15 @@ static int take(struct sluice_loader *l, const struct sluice_batch *batch,
     struct sluice_arrays arrays = {0};
     struct sl_arrays *taken;
     void *rows;
+    const size_t least = sl_arrays_size_least(&l->dataset);
     // Before anything is taken.
-    SL_TRY(sl_hand_over("sluice_take", out, &arrays, sizeof arrays, SL_ARRAYS_SIZE_LEAST));
+    SL_TRY(sl_hand_over("sluice_take", out, &arrays, sizeof arrays, least));
     if (!batch)
         return sl_fail(SL_EINVAL, "sluice_take: found no batch");
     SL_TRY(sl_check_one_graph("sluice_take", &l->config));
     SL_TRY(answer(l, sl_lending_take(&l->lending, batch->id, &taken, &rows)));
     arrays = sl_arrays_public(taken, sl_has_labels(&l->dataset), rows);
-    return sl_hand_over("sluice_take", out, &arrays, sizeof arrays, SL_ARRAYS_SIZE_LEAST);
+    return sl_hand_over("sluice_take", out, &arrays, sizeof arrays, least);
 }
 
 int sluice_take(sluice_loader *l, const struct sluice_batch *batch, struct sluice_arrays *out)
@@ -303,7 +312,8 @@ static uint32_t label_type(const struct sl_dataset *ds)
     return !sl_has_labels(ds) ? SLUICE_NONE : ds->label ? SLUICE_I32 : SLUICE_F32;
 }
 
-void sl_info_of(const struct sl_config *c, const struct sl_dataset *ds, struct sluice_info *out)
+void sl_info_of(const struct sl_config *c, const struct sl_dataset *ds,
+                const struct sl_schema *schema, struct sluice_info *out)
 {
     *out = (struct sluice_info){
         .n_nodes = ds->n_nodes,
@@ -326,6 +336,10 @@ void sl_info_of(const struct sl_config *c, const struct sl_dataset *ds, struct s
         .same_order = sl_order_kinds[c->order.kind].same,
         .has_pairs = sl_config_is_links(c),
         .per_positive = sl_config_is_links(c) ? c->task.per_positive : 0,
+        .n_types = ds->typed.n_types,
+        .n_relations = ds->typed.n_relations,
+        .types = schema->types,
+        .relations = schema->relations,
     };
     memcpy(out->fanout, c->sampler.fanout, sizeof out->fanout);
 }
@@ -348,7 +362,7 @@ static int get_info(const struct sluice_loader *l, struct sluice_info *out)
     struct sluice_info info;
     const uint32_t world = l->worker.arena.h->spec.world * nodes_of(l);
     const uint32_t rank = rank_of(l, l->worker.role_index);
-    sl_info_of(&l->config, &l->dataset, &info);
+    sl_info_of(&l->config, &l->dataset, &l->schema, &info);
     info.n_items = l->dataset.split[SL_SPLIT_TRAIN].n;
     info.n_batches = sl_div_up(info.n_items, info.batch_size);
     info.n_own_batches = world ? (info.n_batches + world - 1 - rank) / world : info.n_batches;

@@ -22,6 +22,8 @@ struct sluice_sampler {
     struct sl_topology topology;
     struct sl_drawer drawer;
     struct sl_draw_plan plan;
+    struct sl_schema schema;
+    struct sl_row_source rows;
     struct sl_block *block; // of the last draw
     uint64_t block_bytes;   // there
     // Of the process that `pool_pid` is: pieces of one that was forked from stay where they are.
@@ -41,6 +43,8 @@ static int open_graph(struct sluice_sampler *s)
     const bool by_weight = sl_sampler_flags[s->config.sampler.kind] & SL_SAMPLER_BY_WEIGHT;
     SL_TRY(sl_topology_open(&s->topology, s->config.dataset, NULL, by_weight, -1, sl_kernels_rows(),
                             sl_threads_default()));
+    SL_TRY(sl_schema_init(&s->schema, &s->topology.dataset.typed));
+    s->rows.dataset = &s->topology.dataset;
     s->plan = sl_plan_of(&s->config, SL_PHASE_TRAIN);
     return sl_drawer_init(&s->drawer, &s->topology, sl_kernels_rows());
 }
@@ -82,6 +86,8 @@ void sluice_sampler_close(sluice_sampler *s)
     if (!s)
         return;
     sl_arrays_pool_close(s->pool);
+    sl_row_source_fini(&s->rows);
+    sl_schema_fini(&s->schema);
     sl_pages_free(s->block, s->block_bytes);
     sl_drawer_fini(&s->drawer);
     sl_topology_close(&s->topology);
@@ -93,7 +99,7 @@ int sluice_sampler_get_info(sluice_sampler *s, struct sluice_info *out)
     struct sluice_info info;
     if (!s)
         return sl_fail(SL_EINVAL, "sluice_sampler_get_info: found no sampler");
-    sl_info_of(&s->config, &s->topology.dataset, &info);
+    sl_info_of(&s->config, &s->topology.dataset, &s->schema, &info);
     return sl_hand_over("sluice_sampler_get_info", out, &info, sizeof info, SL_INFO_SIZE_LEAST);
 }
 
@@ -126,21 +132,18 @@ static int draw_block(struct sluice_sampler *s, struct sl_draw_job *job)
 
 static int fill_rows(struct sluice_sampler *s, struct sl_arrays *a)
 {
-    struct sl_row_source source = {.dataset = &s->topology.dataset};
-    const uint32_t n = s->block->n_input;
     SL_TRY(sl_buffer_grow(&a->features, sl_device_host(), SL_BUFFER_DEVICE,
-                          n * sl_rows_bytes(source.dataset), "input features"));
-    return sl_rows_copy(&source, sl_kernels_rows(), sl_block_nodes(s->block), NULL, n, n,
-                        a->features.p);
+                          sl_rows_block_bytes(s->rows.dataset, s->block), "input features"));
+    return sl_rows_copy_block(&s->rows, sl_kernels_rows(), s->block, a->features.p);
 }
 
 static int fill_arrays(struct sluice_sampler *s, struct sluice_arrays *out)
 {
     const struct sl_dataset *ds = &s->topology.dataset;
-    const bool has_rows = s->features && ds->feat_dim > 0;
+    const bool has_rows = s->features && sl_rows_any(ds);
     struct sl_arrays *a;
     if (s->pool_pid != getpid()) {
-        const struct sl_arrays_spec vertices = {0}; // seeds are any
+        const struct sl_arrays_spec vertices = {.typed = &ds->typed}; // seeds are any
         SL_TRY(sl_arrays_pool_open(&vertices, &s->pool));
         s->pool_pid = getpid();
     }
@@ -154,7 +157,8 @@ static int fill_arrays(struct sluice_sampler *s, struct sluice_arrays *out)
     }
     const struct sluice_arrays arrays =
         sl_arrays_public(a, sl_has_labels(ds), has_rows ? a->features.p : NULL);
-    return sl_hand_over("sluice_sampler_draw", out, &arrays, sizeof arrays, SL_ARRAYS_SIZE_LEAST);
+    return sl_hand_over("sluice_sampler_draw", out, &arrays, sizeof arrays,
+                        sl_arrays_size_least(ds));
 }
 
 static int draw(struct sluice_sampler *s, struct sl_draw_job *job, struct sluice_batch *batch,
@@ -163,17 +167,19 @@ static int draw(struct sluice_sampler *s, struct sl_draw_job *job, struct sluice
     static const char call[] = "sluice_sampler_draw";
     struct sluice_batch b = {0};
     const struct sluice_arrays none = {0};
+    const struct sl_dataset *ds = &s->topology.dataset;
+    const size_t least = sl_batch_size_least(ds);
     // Before anything is drawn.
-    SL_TRY(sl_hand_over(call, batch, &b, sizeof b, SL_BATCH_SIZE_LEAST));
+    SL_TRY(sl_hand_over(call, batch, &b, sizeof b, least));
     if (arrays) {
-        SL_TRY(sl_hand_over(call, arrays, &none, sizeof none, SL_ARRAYS_SIZE_LEAST));
+        SL_TRY(sl_hand_over(call, arrays, &none, sizeof none, sl_arrays_size_least(ds)));
         SL_TRY(sl_check_one_graph(call, &s->config));
     }
     if (!job->seeds || job->n_seeds == 0)
         return sl_fail(SL_EINVAL, "%s: found no seeds, wanted a vertex or more", call);
     SL_TRY(draw_block(s, job));
-    sl_batch_describe(s->block, sl_has_labels(&s->topology.dataset), &b);
-    SL_TRY(sl_hand_over(call, batch, &b, sizeof b, SL_BATCH_SIZE_LEAST));
+    sl_batch_describe(s->block, sl_has_labels(ds), &b);
+    SL_TRY(sl_hand_over(call, batch, &b, sizeof b, least));
     return arrays ? fill_arrays(s, arrays) : SL_OK;
 }
 

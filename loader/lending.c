@@ -125,7 +125,7 @@ static int claim_new(struct sl_lending *l, uint32_t timeout_ms, struct sl_work *
     if (rc < 0 || work->ended)
         return rc;
     work->claimed_at_ns = sl_now_ns();
-    rc = sl_work_block(l->spec.arena, &work->lease, l->spec.shape, &block);
+    rc = sl_work_block(l->spec.arena, &work->lease, l->spec.shape, &l->spec.dataset->typed, &block);
     if (rc < 0)
         sl_ledger_return(l->spec.arena, &work->lease);
     else
@@ -184,6 +184,7 @@ int sl_lending_init(struct sl_lending *l, const struct sl_lending_spec *spec)
     const struct sl_fetch_spec fetch = {spec->arena, spec->worker, spec->fetches, &l->pulse};
     const struct sl_arrays_spec arrays = {
         .seeds = spec->dataset->split[SL_SPLIT_TRAIN],
+        .typed = &spec->dataset->typed,
         .freed = spec->ahead ? on_freed : NULL,
         .ctx = &l->prefetch,
     };
@@ -486,7 +487,7 @@ int sl_lending_features(struct sl_lending *l, uint64_t tag, void *to, size_t byt
     if (lent->taken && !work->x)
         return sl_fail(SL_EINVAL, "batch %" PRIu64 ": its features went with its arrays", tag);
     const struct sl_block *block = work->block.header;
-    const uint64_t wanted = block->n_input * sl_rows_bytes(l->spec.dataset);
+    const uint64_t wanted = sl_rows_block_bytes(l->spec.dataset, block);
     if (bytes < wanted)
         return sl_fail(SL_ERANGE,
                        "features of %u vertices: found room for %zu bytes, wanted %" PRIu64,
@@ -501,8 +502,7 @@ int sl_lending_features(struct sl_lending *l, uint64_t tag, void *to, size_t byt
         return device->sync();
     }
     const uint64_t from = sl_now_ns();
-    SL_TRY(sl_rows_copy(&l->spec.gather->source, l->spec.compute.host, sl_block_nodes(block), NULL,
-                        block->n_input, block->n_input, to));
+    SL_TRY(sl_rows_copy_block(&l->spec.gather->source, l->spec.compute.host, block, to));
     work->gathered =
         (struct sl_gathered){.from_ns = from, .ns = sl_now_ns() - from, .miss_bytes = wanted};
     return SL_OK;
@@ -527,7 +527,7 @@ static int take_rows(struct sl_lending *l, struct sl_lent *lent, struct sl_array
         work->x = NULL;
         return SL_OK;
     }
-    const size_t bytes = work->block.header->n_input * sl_rows_bytes(l->spec.dataset);
+    const size_t bytes = sl_rows_block_bytes(l->spec.dataset, work->block.header);
     SL_TRY(
         sl_buffer_grow(&a->features, sl_device_host(), SL_BUFFER_DEVICE, bytes, "input features"));
     *rows = a->features.p;
@@ -556,7 +556,7 @@ int sl_lending_take(struct sl_lending *l, uint64_t tag, struct sl_arrays **out, 
         rc = sl_arrays_fill(a, work->block.header, items_of(l, &work->lease));
     }
     const bool has_rows =
-        l->spec.dataset->feat_dim && (!work->x || l->spec.compute.device->is_host);
+        sl_rows_any(l->spec.dataset) && (!work->x || l->spec.compute.device->is_host);
     if (rc == SL_OK && has_rows)
         rc = take_rows(l, lent, a, rows);
     if (rc < 0) {

@@ -12,6 +12,7 @@
 #include <sluice.h>
 #include "loader/lending.h"
 #include "loader/own_job.h"
+#include "loader/schema.h"
 #include "trainer/feed/arena_access.h"
 #include "trainer/feed/reading.h"
 
@@ -28,6 +29,7 @@ struct sluice_loader {
     struct sl_worker worker;
     struct sl_config config;
     struct sl_dataset dataset;
+    struct sl_schema schema;
     struct sl_compute compute;
     struct sl_gather gather;
     struct sl_arena_access access; // of a GPU
@@ -54,7 +56,8 @@ static inline uint32_t sl_block_targets(const struct sl_dataset *ds)
 int sl_hand_over(const char *call, void *to, const void *from, size_t bytes, size_t least);
 
 // What is known of a job's batches without a run of it; the rest is 0, feat_device -1.
-void sl_info_of(const struct sl_config *c, const struct sl_dataset *ds, struct sluice_info *out);
+void sl_info_of(const struct sl_config *c, const struct sl_dataset *ds,
+                const struct sl_schema *schema, struct sluice_info *out);
 
 // What the caller is told of a block, whose memory the pointers lead to; id and first_item are 0.
 void sl_batch_describe(const struct sl_block *h, bool has_labels, struct sluice_batch *b);
@@ -66,6 +69,18 @@ int sl_check_one_graph(const char *call, const struct sl_config *config);
 #define SL_ARRAYS_SIZE_LEAST offsetof(struct sluice_arrays, places)
 #define SL_BATCH_SIZE_LEAST  offsetof(struct sluice_batch, n_pairs)
 #define SL_INFO_SIZE_LEAST   offsetof(struct sluice_info, feat_device)
+// Of batches of a graph with types: what they are is in what was appended.
+#define SL_BATCH_SIZE_TYPED sizeof(struct sluice_batch)
+
+static inline size_t sl_batch_size_least(const struct sl_dataset *ds)
+{
+    return ds->typed.n_types ? SL_BATCH_SIZE_TYPED : SL_BATCH_SIZE_LEAST;
+}
+
+static inline size_t sl_arrays_size_least(const struct sl_dataset *ds)
+{
+    return ds->typed.n_types ? sizeof(struct sluice_arrays) : SL_ARRAYS_SIZE_LEAST;
+}
 
 struct sluice_arrays sl_arrays_public(struct sl_arrays *a, bool has_labels, void *rows);
 

@@ -125,7 +125,7 @@ static int open_compute(struct sluice_loader *l)
     l->compute = (struct sl_compute){
         .device = sl_device_host(), .kernels = sl_kernels_rows(), .host = sl_kernels_rows()};
     // Pairs of half precision are moved as one number.
-    if (l->dataset.feat_dim == 0 ||
+    if (!sl_rows_any(&l->dataset) ||
         (l->dataset.feat_dtype == SL_DTYPE_F16 && l->dataset.feat_dim % 2))
         l->prefetch = false;
     if (!l->prefetch || device->kind != SL_DEVICE_CUDA)
@@ -154,7 +154,8 @@ static int open_features(struct sluice_loader *l)
     sl_arena_access_open(&l->access, l->compute.device, &l->worker.arena);
     sl_gather_init(&l->gather, &l->compute, &l->dataset,
                    reads ? SL_GATHER_STAGED : SL_GATHER_FASTER);
-    l->gather.half = l->dataset.feat_dtype == SL_DTYPE_F16 && l->dataset.feat_dim % 2 == 0;
+    l->gather.half = l->dataset.typed.n_types ||
+                     (l->dataset.feat_dtype == SL_DTYPE_F16 && l->dataset.feat_dim % 2 == 0);
     if (!l->compute.device->is_host)
         SL_TRY(place_features(l));
     if (!reads)
@@ -175,7 +176,8 @@ static struct sl_block_shape shape_of(const struct sluice_loader *l)
     return (struct sl_block_shape){.n_hops = sl_config_block_hops(&l->config),
                                    .n_targets = links ? l->config.task.per_positive
                                                       : sl_block_targets(&l->dataset),
-                                   .has_pairs = links};
+                                   .has_pairs = links,
+                                   .n_types = l->dataset.typed.n_types};
 }
 
 static int begin(struct sluice_loader *l)
@@ -186,8 +188,9 @@ static int begin(struct sluice_loader *l)
     const struct sl_device_config *device = &l->config.devices[w->device];
     const int threads = SL_MIN((int)SL_MAX(device->n_cores, 1u), sl_threads_default());
     sl_kernels_set_threads(threads);
-    SL_TRY(sl_dataset_open_recorded(l->config.dataset, SL_TAKES_SHARD, w->told.record, threads,
-                                    &l->dataset));
+    SL_TRY(sl_dataset_open_recorded(l->config.dataset, SL_TAKES_SHARD | SL_TAKES_TYPES,
+                                    w->told.record, threads, &l->dataset));
+    SL_TRY(sl_schema_init(&l->schema, &l->dataset.typed));
     SL_TRY(sl_config_choose_items(&l->config, &l->dataset));
     SL_TRY(open_compute(l));
     SL_TRY(sl_worker_attach(w, &hello));
@@ -254,6 +257,7 @@ static void close_all(struct sluice_loader *l)
     sl_reading_close(&l->fetches);
     sl_arena_access_close(&l->access);
     sl_gather_fini(&l->gather);
+    sl_schema_fini(&l->schema);
     sl_dataset_close(&l->dataset);
     if (l->attached)
         sl_worker_fini(&l->worker);

@@ -12,6 +12,7 @@
 #include "trainer/model/allreduce.h"
 #include "trainer/feed/prefetch.h"
 #include "trainer/feed/gather.h"
+#include "trainer/feed/typed_block.h"
 #include "trainer/model/parameters.h"
 
 enum { STEPS = 2 };
@@ -150,6 +151,7 @@ int sl_trainer_probe(const struct sl_trainer_spec *spec, struct sl_trainer_probe
     SL_TRY_OUT(wait_for_block(spec, &block));
     SL_TRY_OUT(
         sl_block_check_shape(block, spec->arena->h->spec.probe_bytes, sl_model_block_shape(model)));
+    SL_TRY_OUT(sl_typed_block_check(block, &spec->gather->source.dataset->typed));
     SL_TRY_OUT(check_rows(spec, block));
     SL_TRY_OUT(take_memory(spec, &bench));
     model->pulse = &pulse;

@@ -25,7 +25,7 @@ from ._dataset import open_dataset as open
 from ._errors import Error, JobError, LoaderTimeoutError, OutOfMemoryError, UsageError
 
 if TYPE_CHECKING:
-    from ._loader import LinkLoader as LinkNeighborLoader
+    from ._link_loader import LinkLoader as LinkNeighborLoader
     from ._loader import Loader as NeighborLoader
 
 __all__ = [
@@ -55,10 +55,10 @@ def __getattr__(name: str) -> Any:
     # Whether it is a subclass of torch_geometric's is known, and that package read, on first use.
     if name not in ("NeighborLoader", "LinkNeighborLoader"):
         raise AttributeError(f"module 'sluice' has no attribute '{name}'")
-    from . import _loader
+    from . import _link_loader, _loader
 
     links = name == "LinkNeighborLoader"
-    globals()[name] = _loader.link_neighbor_loader() if links else _loader.neighbor_loader()
+    globals()[name] = _link_loader.link_neighbor_loader() if links else _loader.neighbor_loader()
     return globals()[name]
 
 

@@ -48,6 +48,21 @@ class Known(NamedTuple):
         numbers = self.edge_numbers
         return {**out, "e_id": finish(places if numbers is None else numbers[places])}
 
+    def fields(
+        self, lent: "_lib.Batch", info: "_lib.Info", taken: "_lib.Taken", finish: Finish
+    ) -> Dict[str, Any]:
+        return fields_of(lent, info, taken, finish, self)
+
+    def seeds(self, fields: Dict[str, Any]) -> Dict[str, Any]:
+        """Those fields of a batch that are of its seeds."""
+        return fields
+
+    def of_graph(self, data: Any, fields: Dict[str, Any], pin: bool) -> Dict[str, Any]:
+        return of_whole_graph(data, fields, pin)
+
+    def maker(self, kind: str, csc: bool) -> Callable[[Dict[str, Any]], Any]:
+        return maker(kind, csc)
+
     def label_shape(self, n_seeds: int, n_targets: int) -> Tuple[int, ...]:
         return (n_seeds, n_targets) if n_targets and not self.labels_are_list else (n_seeds,)
 
@@ -194,16 +209,24 @@ def of_whole_graph(data: Any, fields: Dict[str, Any], pin: bool) -> Dict[str, An
     """What else a torch_geometric Data has: rows of its tensors, arrays and lists by vertex or by
     edge for those of the batch, and the rest as it is. `fields` are those of the batch, which has
     them under these names whatever the Data has; but for y."""
+    return of_store(data, data.__cat_dim__, fields, pin)
+
+
+def of_store(
+    store: Any, along: Callable[[str, Any], Any], fields: Dict[str, Any], pin: bool
+) -> Dict[str, Any]:
+    """The same of a type's or a relation's store of a HeteroData. along: of an attribute's name and
+    value, the dimension by which it is cut."""
     out: Dict[str, Any] = {}
-    for name, value in data.to_dict().items():
+    for name, value in store.to_dict().items():
         if name in ("edge_index", "num_nodes", "adj_t") or (name in fields and name != "y"):
             continue
-        by_vertex = data.is_node_attr(name)
-        if not by_vertex and not data.is_edge_attr(name):
+        by_vertex = store.is_node_attr(name)
+        if not by_vertex and not store.is_edge_attr(name):
             out[name] = value
             continue
         ids = fields["n_id" if by_vertex else "e_id"]
-        out[name] = take(value, ids, data.__cat_dim__(name, value), pin)
+        out[name] = take(value, ids, along(name, value), pin)
     return out
 
 

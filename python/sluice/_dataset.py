@@ -14,6 +14,7 @@ from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple, Unio
 
 import numpy as np
 
+from . import _typed
 from ._errors import UsageError
 
 SPLITS = ("train", "val", "test")
@@ -26,6 +27,13 @@ BY_EDGE = {"edge_weight": "edge_weight", "edge_feat": "edge_attr"}
 NUMBERS = "float16 float32 float64 int8 int16 int32 int64 uint8 bool".split()
 
 
+def names_of(schema: Any) -> Sequence[str]:
+    """NAMES of a graph with types."""
+    if schema is None:
+        return NAMES
+    return (*NAMES, *(f"node_feat.{t.name}" for t in schema.types))
+
+
 class Dataset:
     """A graph with features, labels and lists of vertices.
 
@@ -36,6 +44,7 @@ class Dataset:
                node_label, train_idx, val_idx, test_idx, vertex_map
     path       its directory, or None where it is in memory
     edge_map   int64 (num_edges) or None: the numbers that its edges have where it came from
+    schema     of a graph with types what they are; else None. Features are node_feat.TYPE then
     words      what messages call its arrays, by their names: that where they came from
     """
 
@@ -49,12 +58,20 @@ class Dataset:
     ) -> None:
         self.metadata, self.arrays = dict(metadata), dict(arrays)
         self.path, self.edge_map = path, edge_map
+        self.schema = _typed.schema_of(self.metadata, path or "data")
         own = {name: f"data.arrays['{name}']" for name in NAMES}
         self.words = own if words is None else dict(words)
 
     @property
     def num_nodes(self) -> int:
+        if self.schema is not None:
+            return sum(t.n for t in self.schema.types)
         return len(self.arrays["indptr"]) - 1
+
+    @property
+    def num_seedable(self) -> int:
+        """Vertices that may be seeds: of a graph with types those of the first."""
+        return self.schema.types[0].n if self.schema is not None else self.num_nodes
 
     @property
     def num_edges(self) -> int:
@@ -76,6 +93,8 @@ class Dataset:
         its value the weight, else 1. Edges stand in the order of the data set."""
         import scipy.sparse
 
+        if self.schema is not None:
+            raise UsageError("to_scipy: the graph has types: use to_pyg(), or to_numpy()")
         weight = self.arrays.get("edge_weight")
         values = np.ones(self.num_edges, np.float32) if weight is None else weight
         n = self.num_nodes
@@ -97,8 +116,13 @@ class Dataset:
         """A torch_geometric.data.Data: edge_index int64 (2, num_edges) by destination, in the order
         of the data set, so that e_id of a batch is a column of it; and where the data set has them
         x, y, edge_attr, edge_weight, train_mask, val_mask, test_mask. Features stay mapped: what is
-        written to x or edge_attr stays in this process."""
+        written to x or edge_attr stays in this process. Of a graph with types a HeteroData, with
+        these for each type and each relation."""
         self._check_features()
+        if self.schema is not None:
+            from . import _hetero
+
+            return _hetero.to_pyg(self, self.schema)
         import torch
         from torch_geometric.data import Data
 
@@ -206,13 +230,8 @@ def open_dataset(path: str) -> Dataset:
         raise UsageError(f"{path}/metadata.json: cannot be read: {error.strerror}") from None
     except ValueError as error:
         raise UsageError(f"{path}/metadata.json: is not valid JSON: {error}") from None
-    if isinstance(metadata, dict) and "types" in metadata:
-        raise UsageError(
-            f"data set {path}: has several types of vertices and relations, and this package takes "
-            f"graphs of one type: `sluice inspect {path}` draws it, numpy.load() reads its files"
-        )
     arrays = {}
-    for name in NAMES:
+    for name in names_of(_typed.schema_of(metadata, path)):
         file_path = os.path.join(path, f"{name}.npy")
         if not os.path.exists(file_path):
             continue
@@ -301,8 +320,10 @@ def from_pyg(
     splits: Sequence[str] = SPLITS,
     edge_attr: bool = True,
     features: bool = True,
+    first: Optional[str] = None,
 ) -> Dataset:
-    """A data set of a torch_geometric.data.Data.
+    """A data set of a torch_geometric.data.Data, or of a HeteroData, of each of whose types and
+    relations the following are taken.
 
     edge_index  (2, num_edges) sources, then destinations; the data set has them by destination, and
                 edges of one destination in their order
@@ -311,22 +332,29 @@ def from_pyg(
                 column a label; floats are numbers. `task` ("multiclass", "multilabel",
                 "regression") says otherwise
     train_mask, val_mask, test_mask   (num_nodes) bool, or ids
-    edge_attr   features of edges, (num_edges, ...): floats, integers or bools
+    edge_attr   features of edges, (num_edges, ...): floats, integers or bools; not of a HeteroData
     weight_attr   name of the edges' weights (num_edges); None: edge_weight, where there is one;
-                False: without
-    labels, edge_attr, features   whether y, edge_attr, x are taken
+                False: without. Relations of a HeteroData that have none have 1
+    labels, edge_attr, features   whether y, edge_attr, x are taken; of a HeteroData features=False
+                leaves out those that are no floats (n, d)
     splits      which of "train", "val", "test" are taken, where there are such masks
+    first       of a HeteroData the type that has labels, masks and seeds; None: the first one with
+                y or train_mask
 
     What else `data` has is not stored.
     """
-    if holds_graphs(data) or not hasattr(data, "edge_index") or hasattr(data, "edge_types"):
-        advice = "use data[0]" if holds_graphs(data) else (
-            "graphs of one kind of vertices and edges are supported"
-        )
+    if hasattr(data, "edge_types") and not holds_graphs(data):
+        from . import _hetero
+
+        return _hetero.from_pyg(data, first, weight_attr, task, labels, splits, not features)
+    if holds_graphs(data) or not hasattr(data, "edge_index"):
+        advice = ": use data[0]" if holds_graphs(data) else ""
         raise UsageError(
             f"data: is {type(data).__name__}, wanted a torch_geometric.data.Data with "
-            f"edge_index: {advice}"
+            f"edge_index{advice}"
         )
+    if first is not None:
+        raise UsageError(f"first={first!r}: is for a HeteroData: leave it out")
     if data.edge_index is None:
         raise UsageError(
             "data.edge_index: is missing: where there is an adj_t, use "

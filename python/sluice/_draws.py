@@ -5,11 +5,11 @@ from __future__ import annotations
 import ctypes
 import threading
 import weakref
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Tuple, Union
 
 import numpy as np
 
-from . import _batch, _job, _lib
+from . import _batch, _job, _lib, _typed
 from ._errors import Error, UsageError
 
 
@@ -20,7 +20,10 @@ class Draws:
     """
 
     def __init__(
-        self, plan: "_job.Plan", features: bool = False, known: Optional["_batch.Known"] = None
+        self,
+        plan: "_job.Plan",
+        features: bool = False,
+        known: "Union[_batch.Known, _typed.Known, None]" = None,
     ) -> None:
         """features: whether the arrays of a batch have the rows of its vertices. known: of
         the data set; None: the plan's numbers of edges alone."""
@@ -45,8 +48,8 @@ class Draws:
 
     def draw(
         self, key: Tuple[int, int], seeds: Any, finish: "_batch.Finish"
-    ) -> Dict[str, Any]:
-        """The batch of `seeds` (n), different vertices, as _batch.fields_of() has it: a function of
+    ) -> Any:
+        """The batch of `seeds` (n), different vertices, as fields() of what is known has it: a function of
         the job's seed, the key (two numbers below 2^32) and the seeds. UsageError for what is no
         vertex, and for one that is there twice."""
         ids = np.ascontiguousarray(seeds, np.int64)
@@ -61,7 +64,7 @@ class Draws:
             raise Error("another thread is in this sampler: one at a time may use it")
         try:
             self._library.call("sampler_draw", self._address, *key, ids.ctypes.data, len(ids), *to)
-            return _batch.fields_of(batch, self.info, taken, finish, self._known)
+            return self._known.fields(batch, self.info, taken, finish)
         finally:
             self._lock.release()
 

@@ -13,7 +13,7 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Seq
 
 import numpy as np
 
-from . import _dataset
+from . import _dataset, _typed
 from ._dataset import Dataset
 from ._errors import UsageError
 from ._staged import StagedDataset, stage
@@ -233,6 +233,13 @@ class Source(NamedTuple):
     pyg: Any = None  # the Data that `dataset` was made of
 
 
+def schema_of(source: Source) -> Optional["_typed.Schema"]:
+    """Of a graph with types what they are; of a plain one, and where nobody knows, None."""
+    if source.dataset is not None:
+        return source.dataset.schema
+    return _typed.schema_at((source.job or {}).get("dataset"))
+
+
 def source_of(data: Any, weight_attr: Optional[str] = None, split: Any = None) -> Source:
     """What the loader's first argument is; `split`: whose vertices are wanted. UsageError for
     anything else."""
@@ -273,7 +280,19 @@ def source_of(data: Any, weight_attr: Optional[str] = None, split: Any = None) -
         dataset = _dataset.from_scipy(data, weights=weight_attr is not None)
         dataset.words.update({f"{s}_idx": f"list {s!r} of a matrix" for s in _dataset.SPLITS})
         return Source(dataset=dataset)
-    if hasattr(data, "edge_index") or hasattr(data, "edge_types") or _dataset.holds_graphs(data):
+    if hasattr(data, "edge_types") and not _dataset.holds_graphs(data):
+        splits = [split] if isinstance(split, str) and split in _dataset.SPLITS else []
+        named = split[0] if isinstance(split, (tuple, list)) and len(split) == 2 else split
+        dataset = _dataset.from_pyg(
+            data,
+            weight_attr or False,
+            labels=False,
+            splits=splits,
+            features=False,
+            first=named if isinstance(named, str) and named in data.node_types else None,
+        )
+        return Source(dataset=dataset, pyg=data)
+    if hasattr(data, "edge_index") or _dataset.holds_graphs(data):
         # What samplers have no use for is like any attribute: gathered in this process.
         splits = [split] if isinstance(split, str) and split in _dataset.SPLITS else []
         dataset = _dataset.from_pyg(
@@ -346,19 +365,25 @@ def get(job: Mapping[str, Any], key: str) -> Any:
     return at
 
 
-def fanout_of(num_neighbors: Any) -> Optional[List[int]]:
-    """The fanout of num_neighbors: a list of ints, the hop next to the seeds first."""
+def fanout_of(num_neighbors: Any, schema: Optional["_typed.Schema"] = None) -> Any:
+    """The fanout of num_neighbors: a list of ints, the hop next to the seeds first; or one by the
+    name of each relation."""
     if num_neighbors is None:
         return None
-    if isinstance(num_neighbors, Mapping):
-        raise UsageError(
-            "num_neighbors: is a dictionary by edge type, wanted a list: graphs of one kind of "
-            "edges are supported"
-        )
-    values = num_neighbors
+    by_relation, default = num_neighbors, None
+    if hasattr(by_relation, "default"):  # torch_geometric.sampler.NumNeighbors
+        by_relation, default = by_relation.values, by_relation.default
+    if isinstance(by_relation, Mapping):
+        if schema is None:
+            raise UsageError(
+                "num_neighbors: is a dictionary by edge type, and the graph has one kind of edges: "
+                "wanted a list"
+            )
+        lists = schema.fanout(by_relation, default)
+        return {relation: fanout_of(values) for relation, values in lists.items()}
+    values = by_relation
     if hasattr(values, "tolist"):  # a tensor or an array
         values = values.tolist()
-    values = getattr(values, "values", values)
     if not isinstance(values, Sequence) or isinstance(values, (str, bytes)):
         raise UsageError(f"num_neighbors={values!r}: wanted a list, a number for each hop")
     if not 1 <= len(values) <= HOPS_MAX:
@@ -440,9 +465,16 @@ def plan(
     source = source_of(data, weight_attr, None if links else input_nodes)
     if source.job_text is not None:
         return Plan(source.job_text, source.origin or "job")
+    schema = schema_of(source)
+    if schema is not None and (links is not None or expand != "new"):
+        raise UsageError(
+            f"data: is a graph with types ({schema.names()}), which sluice.NeighborLoader takes"
+        )
+    if links is None:
+        input_nodes = schema.seeds(input_nodes) if schema else _of_one_type(input_nodes)
     job: Dict[str, Any] = source.job if source.job is not None else {}
     is_job = source.origin not in (None, "NeighborLoader")  # not a data set
-    asked = {**asked, "num_neighbors": fanout_of(asked["num_neighbors"])}
+    asked = {**asked, "num_neighbors": fanout_of(asked["num_neighbors"], schema)}
     if asked["batch_size"] is not None:
         asked["batch_size"] = whole(asked["batch_size"], "batch_size")
         if not 1 <= asked["batch_size"] <= BATCH_SIZE_MAX:
@@ -495,7 +527,7 @@ def plan(
     if source.dataset or own_list:
         dataset = source.dataset or _dataset.open_dataset(str(job.get("dataset")))
         if own_list and links is None:
-            seeds = _dataset.vertex_ids(input_nodes, dataset.num_nodes, "input_nodes")
+            seeds = _dataset.vertex_ids(input_nodes, dataset.num_seedable, "input_nodes")
             if len(seeds) == 0:
                 raise UsageError("input_nodes: is empty, wanted a vertex or more")
         if world.rank == 0:
@@ -519,6 +551,15 @@ def plan(
         ],
         _checksum(seeds if links is None else pairs) or get(job, "input.split") or "train",
     )
+
+
+def _of_one_type(input_nodes: Any) -> Any:
+    if isinstance(input_nodes, tuple) and len(input_nodes) == 2 and isinstance(input_nodes[0], str):
+        raise UsageError(
+            f"input_nodes: is ({input_nodes[0]!r}, ...), and the graph has vertices of one kind: "
+            "give the vertices alone"
+        )
+    return input_nodes
 
 
 def _checksum(ids: Optional[np.ndarray]) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 
 from ._errors import CLASSES, Error
 
-API_VERSION = 4
+API_VERSION = 5
 MAX_HOPS = 8
 SONAME = "libsluice.so.0"
 
@@ -75,6 +75,27 @@ class Options(Sized):
     ]
 
 
+class VertexType(ctypes.Structure):
+    _fields_ = [
+        ("name", _text),
+        ("first", _u64),
+        ("n", _u64),
+        ("feat_dim", _u32),
+        ("feat_type", _u32),
+        ("feat_row_bytes", _u64),
+    ]
+
+
+class Relation(ctypes.Structure):
+    _fields_ = [
+        ("name", _text),
+        ("source", _u32),
+        ("target", _u32),
+        ("first_edge", _u64),
+        ("n_edges", _u64),
+    ]
+
+
 class Info(Sized):
     _fields_ = [
         ("size", _size),
@@ -106,6 +127,10 @@ class Info(Sized):
         ("same_order", _u32),
         ("has_pairs", _u32),
         ("per_positive", _u32),
+        ("n_types", _u32),
+        ("n_relations", _u32),
+        ("types", ctypes.POINTER(VertexType)),
+        ("relations", ctypes.POINTER(Relation)),
     ]
 
 
@@ -117,6 +142,25 @@ class Hop(ctypes.Structure):
         ("indices", _pointer),
         ("edge_ids", _pointer),
         ("weights", _pointer),
+    ]
+
+
+class Part(ctypes.Structure):
+    _fields_ = [
+        ("first", _u32),
+        ("n_after", _u32 * (MAX_HOPS + 1)),
+    ]
+
+
+class Run(ctypes.Structure):
+    _fields_ = [
+        ("hop", _u32),
+        ("relation", _u32),
+        ("n_dst", _u32),
+        ("n_edges", _u32),
+        ("indptr", _pointer),
+        ("indices", _pointer),
+        ("edge_ids", _pointer),
     ]
 
 
@@ -140,6 +184,27 @@ class Batch(Sized):
         ("per_positive", _u32),
         ("pairs", _pointer),
         ("pair_weights", _pointer),
+        ("n_types", _u32),
+        ("n_runs", _u32),
+        ("parts", ctypes.POINTER(Part)),
+        ("block", _pointer),
+    ]
+
+
+class TypeArrays(ctypes.Structure):
+    _fields_ = [
+        ("n_nodes", _u64),
+        ("nodes", _pointer),
+        ("features", _pointer),
+    ]
+
+
+class RelationArrays(ctypes.Structure):
+    _fields_ = [
+        ("n_edges", _u64),
+        ("n_after", _u64 * MAX_HOPS),
+        ("edges", _pointer),
+        ("edge_ids", _pointer),
     ]
 
 
@@ -158,6 +223,8 @@ class Arrays(Sized):
         ("seed_of", _pointer),
         ("pairs", _pointer),
         ("pair_weights", _pointer),
+        ("types", ctypes.POINTER(TypeArrays)),
+        ("relations", ctypes.POINTER(RelationArrays)),
     ]
 
 
@@ -188,9 +255,15 @@ class Stats(Sized):
 
 STRUCTURES = {
     "sluice_options": Options,
+    "sluice_vertex_type": VertexType,
+    "sluice_relation": Relation,
     "sluice_info": Info,
     "sluice_hop": Hop,
+    "sluice_part": Part,
+    "sluice_run": Run,
     "sluice_batch": Batch,
+    "sluice_type_arrays": TypeArrays,
+    "sluice_relation_arrays": RelationArrays,
     "sluice_arrays": Arrays,
     "sluice_sampler_options": SamplerOptions,
     "sluice_stats": Stats,
@@ -201,6 +274,7 @@ FUNCTIONS: Dict[str, Tuple[Any, Sequence[Any]]] = {
     "sluice_open": (_int, [ctypes.POINTER(Options), ctypes.POINTER(_pointer)]),
     "sluice_close": (None, [_pointer]),
     "sluice_get_info": (_int, [_pointer, ctypes.POINTER(Info)]),
+    "sluice_get_run": (_int, [ctypes.POINTER(Batch), _u32, ctypes.POINTER(Run)]),
     "sluice_next": (_int, [_pointer, _u32, ctypes.POINTER(Batch)]),
     "sluice_done": (_int, [_pointer, _u64]),
     "sluice_return": (_int, [_pointer, _u64]),

@@ -24,7 +24,7 @@ from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple, Unio
 
 import numpy as np
 
-from . import _batch, _dataset, _draws, _job, _lib, _world
+from . import _batch, _dataset, _draws, _job, _lib, _typed, _world
 from ._errors import Error, LoaderTimeoutError, UsageError
 from ._staged import StagedDataset
 
@@ -298,7 +298,6 @@ class Loader:
         if pin_memory and not self._on_gpu:
             raise UsageError("pin_memory=True: needs PyTorch and a GPU that it sees: leave it out")
         self._draws: Optional[_draws.Draws] = None
-        self._make = _batch.maker(kind, adj is not None)
         self._finish = _batch.finish(kind, pin_memory)
         self._buffers = _lib.Buffers()
         self.transform, self.timeout = transform, float(timeout)
@@ -314,7 +313,7 @@ class Loader:
         try:
             self._attach = attach
             if attach is not None:
-                _refuse_beside_attach(asked)
+                refuse_beside_attach(asked)
                 self._plan = _job.Plan("", "")
             else:
                 self._plan = _job.plan(data, asked, self._world, self.EXPAND, self._links)
@@ -323,6 +322,7 @@ class Loader:
             self._open()
             self._check_items()
             self._known = self._find_known(kind, pin_memory)
+            self._make = self._known.maker(kind, adj is not None)
         except BaseException:
             self.close()
             raise
@@ -406,10 +406,12 @@ class Loader:
             found = "link" if self._info.has_pairs else "node"
             other = "sluice.NeighborLoader" if self._links else "sluice.LinkNeighborLoader"
             raise UsageError(f'task.kind: the job says "{found}": use {other}')
+        if self._info.n_types and self.EXPAND != "new":
+            raise UsageError("the job's graph has types: use sluice.NeighborLoader")
         if self._links is not None:
             self._links = self._links.fitted(self._info.n_items, self._info.per_positive)
 
-    def _find_known(self, kind: str, pin: bool) -> "_batch.Known":
+    def _find_known(self, kind: str, pin: bool) -> "Union[_batch.Known, _typed.Known]":
         """What the job's data set has beside what the job reads. Of a Data all is taken from there.
         """
         known = _batch.Known()
@@ -419,7 +421,9 @@ class Loader:
                 known = _batch.known_of(dataset, kind, pin)
             except UsageError as error:
                 raise self._handle.worded(error) from None
-        return known._replace(edge_numbers=self._plan.edge_map)
+        known = known._replace(edge_numbers=self._plan.edge_map)
+        schema = _typed.schema_of_info(self._info)
+        return known if schema is None else _typed.Known(schema, known)
 
     def _text_anywhere(self) -> str:
         """The job, also when the working directory has changed."""
@@ -456,7 +460,7 @@ class Loader:
         return self._info.batch_size
 
     @property
-    def num_neighbors(self) -> list:
+    def num_neighbors(self) -> Any:
         return list(self._info.fanout[: self._info.n_hops])
 
     @property
@@ -562,9 +566,10 @@ class Loader:
             plan = plan._replace(text=self._text_anywhere(), staged=None)
             self._draws = _draws.Draws(plan, features=True, known=self._known)
         fields = self._draws.draw((0, 0), nodes, self._finish)
-        fields["input_id"] = self._finish(nodes if plan.by_mask else places)
+        seeds = self._known.seeds(fields)
+        seeds["input_id"] = self._finish(nodes if plan.by_mask else places)
         if plan.pyg is not None:
-            fields.update(_batch.of_whole_graph(plan.pyg, fields, self.pin_memory))
+            fields.update(self._known.of_graph(plan.pyg, fields, self.pin_memory))
         batch = self._make(fields)
         return batch if self.transform is None else self.transform(batch)
 
@@ -772,18 +777,18 @@ class Loader:
         lent, plan, finish = self._lent, self._plan, self._finish
         taken = _lib.Taken(self._handle.library)
         self._handle.call("take", ctypes.byref(lent), ctypes.byref(taken.arrays))
-        out = _batch.fields_of(lent, self._info, taken, finish, self._known)
+        out = self._known.fields(lent, self._info, taken, finish)
         if self._info.feat_device >= 0:
             out["x"] = self._features()
         if plan.by_mask:
-            out["input_id"][:] = out["n_id"][: lent.n_seeds]
+            seeds = self._known.seeds(out)
+            seeds["input_id"][:] = seeds["n_id"][: lent.n_seeds]
         links = self._links
         pairs = links.fields(lent, taken, out["input_id"], finish) if links else {}
         if plan.pyg is not None:
             # What a Data says of pairs is of others than those of the batch.
             absent = dict.fromkeys(_job.PAIR_FIELDS) if links else {}
-            of_graph = _batch.of_whole_graph(plan.pyg, {**out, **absent}, self.pin_memory)
-            out.update(of_graph)
+            out.update(self._known.of_graph(plan.pyg, {**out, **absent}, self.pin_memory))
         out.update(pairs)
         return out
 
@@ -805,7 +810,7 @@ class Loader:
         return x
 
 
-def _refuse_beside_attach(asked: Mapping[str, Any]) -> None:
+def refuse_beside_attach(asked: Mapping[str, Any]) -> None:
     given = [name for name, value in asked.items() if value is not None]
     if given:
         raise UsageError(
@@ -813,72 +818,7 @@ def _refuse_beside_attach(asked: Mapping[str, Any]) -> None:
         )
 
 
-class LinkLoader(Loader):
-    """Mini-batches of pairs of vertices and drawn negatives, in the manner of
-    torch_geometric.loader.LinkNeighborLoader, of which this is a subclass where that is installed.
-    Arguments and fields that are not here are those of sluice.NeighborLoader.
-
-    edge_label_index  the positives: "train", "val", "test" of a data set directory, which has them
-                    in train_edges.npy and so on ("train" without it: all edges); pairs (2, n) of
-                    sources and targets as an array or tensor; None: all edges of a Data, in the
-                    order of its edge_index, "train" of a directory
-    edge_label      labels (n, ...) of these pairs
-    neg_sampling    None: no negatives; "binary", "triplet"; ("triplet", 5), {"mode", "amount"}, or
-                    PyG's NegativeSampling; a number: so many for each positive, binary. Whole
-                    numbers. Of a job None is what it says, binary
-    neg_sampling_ratio  the same as ("binary", ratio)
-    negatives       where targets of negatives come from: "uniform" (the default), "degree",
-                    "batch"; their source is that of their positive
-    strict          what a negative never is: an edge of the "graph" (the default); nor one of the
-                    directory's lists ("all"); "none": it may be either
-    exclude         which edges a batch is drawn without: those of its positives ("self"), and their
-                    reverses ("reverse", the default); "none": they are edges like others
-    label_shift     whether given labels are raised by 1, so that 0 is the negatives' alone
-
-    A batch has
-        edge_label_index  int64 (2, n): pairs as local numbers, positives first; with negatives,
-                    number j of positive i is pair batch_size + i * amount + j
-        edge_label  (n, ...): given labels and 0 of negatives; or float32, 1 and 0 of negatives; of
-                    neither labels nor negatives there is none
-        src_index, dst_pos_index  int64 (batch_size), with "triplet" in place of these two;
-        dst_neg_index  int64 (batch_size), (batch_size, amount) where that is above 1
-        edge_label_weight  float32 (n): 1, or the pair's weight in the data set; 0 where a source
-                    has no vertex that it could not be linked to: the target is the source then, and
-                    the pair is to count for nothing
-        n_id        the first ones are the ends of the pairs, each once, as the pairs name them
-        batch_size, input_id  of the positives: how many, and their places (columns) in
-                    edge_label_index
-    """
-
-    def __init__(
-        self,
-        data: Any = None,
-        num_neighbors: Optional[Sequence[int]] = None,
-        edge_label_index: Any = None,
-        edge_label: Any = None,
-        *,
-        neg_sampling: Any = None,
-        neg_sampling_ratio: Optional[float] = None,
-        negatives: Optional[str] = None,
-        strict: Optional[str] = None,
-        exclude: Optional[str] = None,
-        label_shift: bool = False,
-        attach: Optional[str] = None,
-        **others: Any,
-    ) -> None:
-        for name in "input_nodes", "disjoint":
-            given = others.pop(name, None)
-            if given is not None and given is not False:
-                raise UsageError(f"{name}: is none of a loader of links: leave it out")
-        keys = {"negatives": negatives, "strict": strict, "exclude": exclude}
-        self._links = _job.links_of(neg_sampling, neg_sampling_ratio, edge_label, label_shift, keys)
-        if attach is not None:
-            asked = {**keys, "edge_label_index": edge_label_index}
-            _refuse_beside_attach(asked)
-        super().__init__(data, num_neighbors, input_nodes=edge_label_index, attach=attach, **others)
-
-
-def _class_of(loader: type, name: str) -> type:
+def class_of(loader: type, name: str) -> type:
     """The loader under the name that torch_geometric's has, of which it is a subclass where that is
     installed: BasicGNN.inference() and others ask for one."""
     bases: tuple = (loader,)
@@ -892,8 +832,4 @@ def _class_of(loader: type, name: str) -> type:
 
 
 def neighbor_loader() -> type:
-    return _class_of(Loader, "NeighborLoader")
-
-
-def link_neighbor_loader() -> type:
-    return _class_of(LinkLoader, "LinkNeighborLoader")
+    return class_of(Loader, "NeighborLoader")

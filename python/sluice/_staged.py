@@ -25,7 +25,7 @@ from typing import Any, Dict, List, Mapping, Optional, Union
 
 import numpy as np
 
-from ._dataset import NAMES, SPLITS, Dataset
+from ._dataset import SPLITS, Dataset, names_of
 from ._errors import UsageError
 
 PREFIX = "sluice-data-"
@@ -101,8 +101,9 @@ def stage(
             arrays.pop(f"{split}_idx", None)
         arrays["train_idx"], words["train_idx"] = seeds, "input_nodes"
     for name in arrays:
-        if name not in NAMES:
-            raise UsageError(f"data.arrays: has {name!r}, wanted some of {', '.join(NAMES)}")
+        known = names_of(dataset.schema)
+        if name not in known:
+            raise UsageError(f"data.arrays: has {name!r}, wanted some of {', '.join(known)}")
     for name in "indptr", "indices":
         if name not in arrays:
             raise UsageError(f"data.arrays: has no {name!r}: it is the graph's")

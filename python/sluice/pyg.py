@@ -65,6 +65,9 @@ class Sampler(BaseSampler):
         asked = {**dict.fromkeys(OF_LOADERS), **self._arguments[1]}
         plan = _job.plan(_topology(data, weight_attr), asked, World(0, 1, False))
         self._draws = Draws(plan)
+        if self._draws.info.n_types:
+            self._draws.close()
+            raise UsageError("data: is a graph with types, which sluice.NeighborLoader takes")
 
     def sample_from_nodes(self, index: Any, **_: Any) -> SamplerOutput:
         """The batch of a NodeSamplerInput `index`, whose node (n) are different vertices.

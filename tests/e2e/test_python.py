@@ -44,9 +44,9 @@ def ctype_of(text):
 
 
 def declared(text):
-    """[(name, ctypes type)] of "const uint32_t *indptr, *indices" or "int64_t fanout[8]"."""
+    """[(name, ctypes type)] of "const uint32_t *indptr, *indices" or "int64_t fanout[8]", and "[8 + 1]"."""
     first, *others = text.split(",")
-    kind, name = re.fullmatch(r"(.*?[\s*])(\w+(?:\[\w+\])?)", first.strip(), re.S).groups()
+    kind, name = re.fullmatch(r"(.*?[\s*])(\w+(?:\[[^\]]+\])?)", first.strip(), re.S).groups()
     base = kind.replace("*", "")
     found = [(kind, name)]
     for other in others:
@@ -55,7 +55,8 @@ def declared(text):
     out = []
     for kind, name in found:
         name, _, count = name.partition("[")
-        out.append((name, ctype_of(kind) * _lib.MAX_HOPS if count else ctype_of(kind)))
+        n = _lib.MAX_HOPS + count.count("+ 1")
+        out.append((name, ctype_of(kind) * n if count else ctype_of(kind)))
     return out
 
 

@@ -9,6 +9,7 @@
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
 #include "trainer/feed/hop.h"
+#include "trainer/feed/typed_block.h"
 
 enum {
     // Gathered by the processor while the piece before crosses the bus: some hundred microseconds.
@@ -50,6 +51,11 @@ int sl_gather_place(struct sl_gather *g, struct sl_seat *seat, struct sl_dataset
     if (!g->store.there && plan->way != SL_STORE_WAY_CACHED)
         g->way = SL_GATHER_STAGED;
     return SL_OK;
+}
+
+static bool is_typed(const struct sl_block *block)
+{
+    return block->flags & SL_BLOCK_TYPED;
 }
 
 static bool is_held(const struct sl_spread *s)
@@ -132,6 +138,8 @@ static int on_host(struct job *j)
     const struct sl_block *block = j->block;
     const uint32_t n = block->n_input;
     j->to->block = sl_block_here(block);
+    if (is_typed(block))
+        return sl_rows_copy_typed(&g->source, kernels, block, g->half, j->to->x);
     if (j->dim == 0) // learned rows alone
         return SL_OK;
     if (!is_held(&j->spread) && !g->source.reader)
@@ -453,6 +461,21 @@ static int note(struct job *j)
                          &j->to->matchable);
 }
 
+// Rows of several widths are gathered by the processor, from files that are mapped.
+static int check_typed(const struct sl_gather *g, const struct sl_block *block)
+{
+    const bool gpu = !g->compute.device->is_host, reads = g->source.reader;
+    if (!is_typed(block) || !(gpu || reads || block->flags & SL_BLOCK_HAS_RANKS))
+        return SL_OK;
+    return sl_fail(SL_EUNSUPPORTED, "features of a graph with types: found %s, wanted %s",
+                   gpu     ? "a GPU"
+                   : reads ? "a drive or other nodes to read them from"
+                           : "a cache",
+                   gpu     ? "devices of kind \"cpu\""
+                   : reads ? "store.features \"memory\""
+                           : "cache.policy \"none\"");
+}
+
 // Words of a row as it is moved.
 static uint32_t width_of(const struct sl_gather *g)
 {
@@ -460,12 +483,21 @@ static uint32_t width_of(const struct sl_gather *g)
     return g->half ? dim / 2 : dim;
 }
 
+// Bytes of a block's rows where they are computed with.
+static uint64_t bytes_of(const struct sl_gather *g, const struct sl_block *block)
+{
+    const struct sl_typed *typed = &g->source.dataset->typed;
+    return is_typed(block) ? sl_typed_rows_at(block, typed, typed->n_types, g->half)
+                           : (uint64_t)block->n_input * width_of(g) * sizeof(float);
+}
+
 int sl_gather_reserve(const struct sl_gather *g, const struct sl_block *block,
                       struct sl_batch_buffer *to)
 {
     to->matchable.n = 0; // until all of x is there
-    SL_TRY(sl_buffer_grow(&to->features, g->compute.device, SL_BUFFER_DEVICE,
-                          (size_t)block->n_input * width_of(g) * sizeof(float), "input features"));
+    SL_TRY(check_typed(g, block));
+    SL_TRY(sl_buffer_grow(&to->features, g->compute.device, SL_BUFFER_DEVICE, bytes_of(g, block),
+                          "input features"));
     to->x = to->features.p;
     return SL_OK;
 }
@@ -493,7 +525,7 @@ int sl_gather_rows(struct sl_gather *g, struct sl_cache *cache, const struct sl_
         sl_cache_spread(cache, block, &job.spread);
     SL_TRY(g->compute.device->is_host ? on_host(&job) : on_device(&job, &start));
     SL_TRY(note(&job));
-    uint64_t row_bytes = sl_rows_bytes(ds);
+    const uint64_t row_bytes = sl_rows_bytes(ds);
     *out = (struct sl_gathered){
         .from_ns = start,
         .ns = sl_now_ns() - start,
@@ -504,7 +536,8 @@ int sl_gather_rows(struct sl_gather *g, struct sl_cache *cache, const struct sl_
         .matched_bytes = job.matched * row_bytes,
         .near_bytes = job.near_bytes,
         .remote = reader ? sl_reading_remote_rows(reader) - remote : 0,
-        .miss_bytes = (block->n_input - job.hits - job.matched) * row_bytes,
+        .miss_bytes =
+            sl_rows_block_bytes(ds, block) - (job.hits + (uint64_t)job.matched) * row_bytes,
     };
     return SL_OK;
 }

@@ -54,6 +54,9 @@
  * (sl_model_take_half): a row is half as long then, and is moved as if it were one of f32 of half
  * the width.
  *
+ * The rows of a typed block, whose widths differ, come from files that are mapped, to CPU cores, and
+ * without a cache (rows.h).
+ *
  * Buffers and lists grow to the largest batch met; nothing is allocated after that.
  */
 #ifndef SL_TRAINER_FEED_GATHER_H
@@ -90,9 +93,9 @@ enum sl_gather_way {
 // A batch where it is computed with.
 struct sl_batch_buffer {
     struct sl_block_view block; // of the last batch
-    void *x;                    // (n_input, feat_dim) its features: f32, or f16 as of `half`
-    struct sl_buffer arrays;    // the block's copy on a GPU
-    struct sl_buffer counts;    // GPU: struct sl_batch_counts
+    void *x; // (n_input, feat_dim) its features: f32, or f16 as of `half`; typed_block.h has others
+    struct sl_buffer arrays; // the block's copy on a GPU
+    struct sl_buffer counts; // GPU: struct sl_batch_counts
     struct sl_buffer features;
     struct sl_matchable matchable; // GPU: whose rows x has, for the batch after it
 };
@@ -100,12 +103,12 @@ struct sl_batch_buffer {
 struct sl_gather {
     struct sl_compute compute;
     struct sl_row_source source; // of misses
-    bool half;                   // f16 stays as it is; of an even width. Set before use
-    enum sl_gather_way way;      // GPU; becomes what was found
-    bool counts_loops;           // GPU: blocks come with their loops counted (to->block.n_loops)
-    struct sl_near_block near;   // GPU; to be set before each block
-    bool missed;                 // some batch with a cache had rows from the store
-    bool unmatched;              // MAPPED was faster where there was no batch before
+    bool half;              // f16 stays as it is; of an even width, but with types. Set before use
+    enum sl_gather_way way; // GPU; becomes what was found
+    bool counts_loops;      // GPU: blocks come with their loops counted (to->block.n_loops)
+    struct sl_near_block near; // GPU; to be set before each block
+    bool missed;               // some batch with a cache had rows from the store
+    bool unmatched;            // MAPPED was faster where there was no batch before
     struct sl_match match;
     struct sl_store store;         // where the GPU reads misses in place
     struct sl_buffer lists;        // host: SL_GATHER_LISTS of (n_input) words

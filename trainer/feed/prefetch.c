@@ -241,7 +241,8 @@ static void settle(struct sl_prefetch *x, const struct sl_work *work)
 static int gather(struct sl_prefetch *x, int buffer, struct sl_work *work)
 {
     const struct sl_block *block;
-    SL_TRY(sl_work_block(x->spec.arena, &work->lease, x->spec.shape, &block));
+    SL_TRY(
+        sl_work_block(x->spec.arena, &work->lease, x->spec.shape, &x->spec.dataset->typed, &block));
     work->block = sl_block_here(block);
     work->buffer = buffer;
     SL_TRY(begin(x, work));

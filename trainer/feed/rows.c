@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/base/error.h"
+#include "trainer/feed/typed_block.h"
 
 void sl_row_source_fini(struct sl_row_source *s)
 {
@@ -80,4 +81,57 @@ int sl_rows_copy(struct sl_row_source *s, const struct sl_kernels *kernels,
     const uint32_t others = sl_reading_sort(s->reader, p->row, p->missing_at, p->n_missing);
     SL_TRY(copy_own(s, kernels, others, n_places, out));
     return sl_reading_read(s->reader, p->row, p->missing_at, others, out);
+}
+
+// --- typed blocks --------------------------------------------------------------------------------
+
+int sl_rows_copy_typed(struct sl_row_source *s, const struct sl_kernels *kernels,
+                       const struct sl_block *block, bool as_stored, void *out)
+{
+    const struct sl_typed *typed = &s->dataset->typed;
+    const struct sl_block_type *part = sl_block_types(block);
+    const uint32_t *nodes = sl_block_nodes(block);
+    for (uint32_t t = 0; t < typed->n_types; t++) {
+        const struct sl_vertex_type *type = &typed->type[t];
+        const uint32_t n = sl_typed_block_rows(block, t);
+        void *rows = (char *)out + sl_typed_rows_at(block, typed, t, as_stored);
+        if (type->feat_dim == 0 || n == 0)
+            continue;
+        SL_TRY(sl_row_places_grow(&s->places, n));
+        uint32_t *row = s->places.row;
+        for (uint32_t i = 0; i < n; i++) // of a vertex before the type's it is a very large number
+            row[i] = nodes[part[t].first + i] - (uint32_t)type->first;
+        int rc;
+        if (as_stored)
+            rc = copy_from(type->feat, type->n, type->feat_dim * sl_dtype_bytes(type->feat_dtype),
+                           kernels, row, NULL, n, n, rows);
+        else
+            rc = kernels->gather_rows(type->feat, type->feat_dtype, type->n, type->feat_dim, row, n,
+                                      rows);
+        if (rc < 0)
+            return sl_fail_prefix(rc, "type \"%s\"", type->name);
+    }
+    return SL_OK;
+}
+
+bool sl_rows_any(const struct sl_dataset *ds)
+{
+    bool any = ds->feat_dim > 0;
+    for (uint32_t t = 0; t < ds->typed.n_types; t++)
+        any |= ds->typed.type[t].feat_dim > 0;
+    return any;
+}
+
+uint64_t sl_rows_block_bytes(const struct sl_dataset *ds, const struct sl_block *block)
+{
+    return ds->typed.n_types ? sl_typed_rows_at(block, &ds->typed, ds->typed.n_types, true)
+                             : block->n_input * sl_rows_bytes(ds);
+}
+
+int sl_rows_copy_block(struct sl_row_source *s, const struct sl_kernels *kernels,
+                       const struct sl_block *block, void *out)
+{
+    return s->dataset->typed.n_types ? sl_rows_copy_typed(s, kernels, block, true, out)
+                                     : sl_rows_copy(s, kernels, sl_block_nodes(block), NULL,
+                                                    block->n_input, block->n_input, out);
 }

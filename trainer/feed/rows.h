@@ -2,8 +2,10 @@
 #ifndef SL_TRAINER_FEED_ROWS_H
 #define SL_TRAINER_FEED_ROWS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
+#include "common/arena/block.h"
 #include "common/data/dataset.h"
 #include "common/arena/row_cache.h"
 #include "kernels/kernels.h"
@@ -36,5 +38,20 @@ static inline uint64_t sl_rows_bytes(const struct sl_dataset *ds)
 int sl_rows_copy(struct sl_row_source *s, const struct sl_kernels *kernels,
                  const uint32_t *vertices, const uint32_t *to, uint32_t n, uint32_t n_places,
                  void *out);
+
+/*
+ * The rows of a typed block's vertices, where typed_block.h has each type's: as they are stored, or
+ * as f32. Their files are mapped. SL_ERANGE for what is no vertex of its type; SL_ENOMEM.
+ */
+int sl_rows_copy_typed(struct sl_row_source *s, const struct sl_kernels *kernels,
+                       const struct sl_block *block, bool as_stored, void *out);
+
+// Of any block the rows of all its vertices, as they are stored; and their bytes.
+int sl_rows_copy_block(struct sl_row_source *s, const struct sl_kernels *kernels,
+                       const struct sl_block *block, void *out);
+uint64_t sl_rows_block_bytes(const struct sl_dataset *ds, const struct sl_block *block);
+
+// Whether some vertex has features.
+bool sl_rows_any(const struct sl_dataset *ds);
 
 #endif

@@ -11,8 +11,9 @@ int sl_typed_block_check(const struct sl_block *block, const struct sl_typed *ty
 {
     const struct sl_block_type *type = sl_block_types(block);
     const struct sl_block_run *runs = sl_block_runs(block);
+    const uint32_t n_runs = typed->n_types ? sl_block_typed(block)->n_runs : 0;
     uint64_t last = 0;
-    for (uint32_t i = 0; i < sl_block_typed(block)->n_runs; i++) {
+    for (uint32_t i = 0; i < n_runs; i++) {
         const struct sl_block_run *r = &runs[i];
         const uint64_t place = (uint64_t)r->hop * typed->n_relations + r->relation;
         if (r->relation >= typed->n_relations || (i > 0 && place <= last) ||

@@ -16,8 +16,8 @@
 #include "common/data/dataset.h"
 #include "kernels/kernels.h"
 
-// Whether a block that sl_block_check_shape() has passed is one of this graph: SL_EPROTO with what
-// is not.
+// Whether a block that sl_block_check_shape() has passed is one of this graph, as any is of a plain
+// one: SL_EPROTO with what is not.
 int sl_typed_block_check(const struct sl_block *block, const struct sl_typed *typed);
 
 // Rows of a type in the batch.

@@ -2,14 +2,17 @@
 
 #include "common/base/error.h"
 #include "common/arena/payload_alloc.h"
+#include "trainer/feed/typed_block.h"
 
 int sl_work_block(const struct sl_arena *arena, const struct sl_lease *lease,
-                  struct sl_block_shape shape, const struct sl_block **out)
+                  struct sl_block_shape shape, const struct sl_typed *typed,
+                  const struct sl_block **out)
 {
     const struct sl_batch_entry *entry = lease->entry;
     SL_TRY(sl_payload_check(arena, entry->payload_offset, entry->payload_bytes));
     *out = (const struct sl_block *)(const void *)(arena->base + entry->payload_offset);
-    return sl_block_check_shape(*out, entry->payload_bytes, shape);
+    SL_TRY(sl_block_check_shape(*out, entry->payload_bytes, shape));
+    return sl_typed_block_check(*out, typed);
 }
 
 void sl_work_record(const struct sl_work *work, uint32_t worker, const struct sl_work_times *when)

@@ -31,10 +31,11 @@ struct sl_work_times {
     uint64_t wait_ns;
 };
 
-// The block that a lease is of, borrowed from the arena: looked at as a whole, so that whoever uses
-// it need not. SL_EPROTO.
+// The block that a lease is of, borrowed from the arena: looked at as a whole, beside the graph, so
+// that whoever uses it need not. SL_EPROTO.
 int sl_work_block(const struct sl_arena *arena, const struct sl_lease *lease,
-                  struct sl_block_shape shape, const struct sl_block **out);
+                  struct sl_block_shape shape, const struct sl_typed *typed,
+                  const struct sl_block **out);
 
 // Fills the cell's entry in, but for the loss: before the lease is completed.
 void sl_work_record(const struct sl_work *work, uint32_t worker, const struct sl_work_times *when);

@@ -1,0 +1,301 @@
+"""Graphs of several types of vertices and relations: what they are called, their batches, and from
+and to torch_geometric.data.HeteroData.
+
+A type's vertices are a contiguous range of one numbering, and users see a vertex by its number in
+its type. The first type is the one with labels and lists of seeds, so its vertices have the same
+number in both. A relation's edges stand together, by target, and users see an edge by its place
+among them. common/data/README.md has the files.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+
+import numpy as np
+
+from . import _batch, _lib
+from ._errors import UsageError
+
+# What stands in a batch by a type's name or a relation's three; None: what is of the whole graph.
+Key = Union[str, Tuple[str, str, str], None]
+Fields = Dict[Key, Dict[str, Any]]
+
+
+class Type(NamedTuple):
+    name: str
+    first: int
+    n: int
+
+
+class Relation(NamedTuple):
+    key: Tuple[str, str, str]
+    source: Type
+    target: Type
+    first_row: int
+    first_edge: int
+    n_edges: int
+
+    @property
+    def text(self) -> str:
+        """As jobs and messages have it."""
+        return "{} -{}-> {}".format(*self.key)
+
+
+class Schema(NamedTuple):
+    types: Sequence[Type]
+    relations: Sequence[Relation]
+
+    @property
+    def first(self) -> str:
+        """The type that has labels and seeds."""
+        return self.types[0].name
+
+    def keys(self) -> List[Key]:
+        return [t.name for t in self.types] + [r.key for r in self.relations]
+
+    def names(self) -> str:
+        return ", ".join(repr(t.name) for t in self.types)
+
+    def relation(self, asked: Any) -> Relation:
+        """Of a tuple of three names, or PyG's text of it. UsageError."""
+        for relation in self.relations:
+            if asked in (relation.key, "__".join(relation.key), relation.text):
+                return relation
+        known = ", ".join(str(r.key) for r in self.relations)
+        raise UsageError(f"num_neighbors: has {asked!r}, wanted relations of the graph: {known}")
+
+    def fanout(self, values: Mapping[Any, Any], default: Any) -> Dict[str, Any]:
+        """What a job says of num_neighbors by relation; default: of those that are not there."""
+        found = {self.relation(asked).text: value for asked, value in values.items()}
+        for relation in self.relations:
+            if found.setdefault(relation.text, default) is None:
+                raise UsageError(
+                    f"num_neighbors: has nothing for {relation.key}: wanted a list for each "
+                    f"relation, such as {relation.key}: [0] of one that is left out"
+                )
+        return found
+
+    def seeds(self, asked: Any) -> Any:
+        """Of input_nodes, which may be a type or begin with one, what it is of the first type."""
+        name, ids = asked, "all"
+        if isinstance(asked, (tuple, list)) and len(asked) == 2 and isinstance(asked[0], str):
+            name, ids = asked[0], "all" if asked[1] is None else asked[1]
+        elif not isinstance(asked, str) or asked not in [t.name for t in self.types]:
+            return asked
+        if name not in [t.name for t in self.types]:
+            raise UsageError(f"input_nodes: has type {name!r}, wanted one of {self.names()}")
+        if name != self.first:
+            raise UsageError(
+                f"input_nodes: are of type {name!r}, wanted {self.first!r}: seeds are of the first "
+                "type of a data set; sluice.from_pyg(data, first=NAME) makes one whose first is "
+                "another"
+            )
+        return ids
+
+
+def of_sizes(
+    types: Sequence[Tuple[str, int]], relations: Sequence[Tuple[Tuple[str, str, str], int]]
+) -> Schema:
+    """Of names and counts: types (name, n), relations (key, edges)."""
+    found: List[Type] = []
+    for name, n in types:
+        found.append(Type(name, found[-1].first + found[-1].n if found else 0, n))
+    by_name = {t.name: t for t in found}
+    listed: List[Relation] = []
+    for key, n_edges in relations:
+        last = listed[-1] if listed else None
+        row, edge = (
+            (last.first_row + last.target.n, last.first_edge + last.n_edges) if last else (0, 0)
+        )
+        listed.append(Relation(key, by_name[key[0]], by_name[key[2]], row, edge, n_edges))
+    return Schema(found, listed)
+
+
+def schema_of(metadata: Any, path: str) -> Optional[Schema]:
+    """Of what metadata.json says; None: of a plain graph. UsageError for what is none."""
+    if not isinstance(metadata, dict) or "types" not in metadata:
+        return None
+    try:
+        return of_sizes(
+            [(str(t["name"]), int(t["count"])) for t in metadata["types"]],
+            [
+                ((str(r["source"]), str(r["name"]), str(r["target"])), int(r["edges"]))
+                for r in metadata["relations"]
+            ],
+        )
+    except (KeyError, TypeError, ValueError):
+        raise UsageError(
+            f"{path}/metadata.json: types and relations are not what they should be: "
+            f"`sluice inspect {path}` says why"
+        ) from None
+
+
+def schema_of_info(info: "_lib.Info") -> Optional[Schema]:
+    """Of what the library says of a job; None: of a plain graph."""
+    if info.n_types == 0:
+        return None
+    types = [(t.name.decode(), t.n) for t in info.types[: info.n_types]]
+    relations = []
+    for r in info.relations[: info.n_relations]:
+        key = types[r.source][0], r.name.decode(), types[r.target][0]
+        relations.append((key, r.n_edges))
+    return of_sizes(types, relations)
+
+
+def schema_at(path: Any) -> Optional[Schema]:
+    """Of a data set directory, of which others say what is wrong."""
+    try:
+        with open(os.path.join(path, "metadata.json"), encoding="utf-8") as file:
+            return schema_of(json.load(file), os.fspath(path))
+    except (OSError, TypeError, ValueError):
+        return None
+
+
+# ---- batches ------------------------------------------------------------------------------------
+
+
+class Known(NamedTuple):
+    """What is known of the data set, as _batch.Known."""
+
+    schema: Schema
+    plain: "_batch.Known" = _batch.Known()  # of all edges of all relations
+
+    def seeds(self, fields: Fields) -> Dict[str, Any]:
+        """Those fields of a batch that are of its seeds."""
+        return fields[self.schema.first]
+
+    def of_graph(self, data: Any, fields: Fields, pin: bool) -> Fields:
+        return of_whole_graph(data, fields, pin)
+
+    def maker(self, kind: str, csc: bool) -> Any:
+        if csc:
+            raise UsageError("adj='csc': is for graphs of one type: leave it out")
+        return _make_pyg if kind == "pyg" else HeteroBatch
+
+    def fields(
+        self, lent: "_lib.Batch", info: "_lib.Info", taken: "_lib.Taken", finish: "_batch.Finish"
+    ) -> Fields:
+        """What a batch has, by type and by relation: of a type
+
+        x           (n_nodes, feat_dim), where it has features; else num_nodes
+        n_id        int64 (n_nodes): numbers in the type
+        num_sampled_nodes  list of int, by hop
+
+        and of the first one y, input_id, batch_size, as of a plain graph; of a relation
+
+        edge_index  int64 (2, n_edges): sources, then targets, in local numbers of their types
+        e_id        int64 (n_edges): numbers in the relation; then also edge_attr, edge_weight
+        num_sampled_edges  list of int, by hop
+        """
+        arrays, view, n_hops = taken.arrays, taken.view, info.n_hops
+        out: Fields = {}
+        for i, kind in enumerate(self.schema.types):
+            mine, of = arrays.types[i], info.types[i]
+            n = mine.n_nodes
+            store: Dict[str, Any] = {}
+            if mine.features:
+                dtype = _lib.DTYPES[of.feat_type].str
+                store["x"] = finish(view(mine.features, (n, of.feat_dim), dtype))
+            else:
+                store["num_nodes"] = n
+            store["n_id"] = finish(view(mine.nodes, (n,), "<i8"))
+            store["num_sampled_nodes"] = _batch.differences(lent.parts[i].n_after[: n_hops + 1])
+            out[kind.name] = store
+        out[self.schema.first].update(self._of_seeds(lent, info, taken, finish))
+        for i, relation in enumerate(self.schema.relations):
+            edges = arrays.relations[i]
+            n = edges.n_edges
+            store = {"edge_index": finish(view(edges.edges, (2, n), "<i8"))}
+            if info.has_edge_ids:
+                store.update(self._of_edges(relation, view(edges.edge_ids, (n,), "<i8"), finish))
+            store["num_sampled_edges"] = _batch.differences(edges.n_after[:n_hops])
+            out[relation.key] = store
+        return out
+
+    def _of_seeds(
+        self, lent: "_lib.Batch", info: "_lib.Info", taken: "_lib.Taken", finish: "_batch.Finish"
+    ) -> Dict[str, Any]:
+        arrays, n = taken.arrays, lent.n_seeds
+        out = {"input_id": finish(taken.view(arrays.places, (n,), "<i8")), "batch_size": n}
+        if arrays.labels:
+            shape = self.plain.label_shape(n, info.n_targets)
+            kind = "<f4" if info.n_targets else "<i8"
+            out["y"] = finish(taken.view(arrays.labels, shape, kind))
+        return out
+
+    def _of_edges(
+        self, relation: Relation, ids: np.ndarray, finish: "_batch.Finish"
+    ) -> Dict[str, Any]:
+        plain, places = self.plain, ids + relation.first_edge
+        out = {
+            name: _batch.take(whole, places, 0, plain.pin)
+            for name, whole in plain.edge_rows.items()
+        }
+        numbers = plain.edge_numbers
+        return {**out, "e_id": finish(ids if numbers is None else numbers[places])}
+
+
+def of_whole_graph(data: Any, fields: Fields, pin: bool) -> Fields:
+    """What else a HeteroData has, as _batch.of_whole_graph() of a Data."""
+    out: Fields = {}
+    for key, mine in fields.items():
+        store = data[key]
+        along = functools.partial(data.__cat_dim__, store=store)
+        out[key] = {**mine, **_batch.of_store(store, along, mine, pin)}
+    out[None] = {
+        name: value for name, value in data._global_store.items() if not name.startswith("_")
+    }
+    return out
+
+
+def _make_pyg(fields: Fields) -> Any:
+    from torch_geometric.data import HeteroData
+
+    data = HeteroData()
+    for key, mine in fields.items():
+        store = data if key is None else data[key]
+        for name, value in mine.items():
+            setattr(store, name, value)
+    return data
+
+
+class HeteroBatch:
+    """A mini-batch where torch_geometric is not used: batch["paper"].x,
+    batch["author", "writes", "paper"].edge_index, and by name x_dict, edge_index_dict and so on."""
+
+    def __init__(self, fields: Mapping[Key, Any]) -> None:
+        self._stores = {
+            key: mine if isinstance(mine, _batch.Batch) else _batch.Batch(mine)
+            for key, mine in fields.items()
+        }
+
+    @property
+    def node_types(self) -> List[str]:
+        return [key for key in self._stores if isinstance(key, str)]
+
+    @property
+    def edge_types(self) -> List[Tuple[str, str, str]]:
+        return [key for key in self._stores if isinstance(key, tuple)]
+
+    def __getitem__(self, key: Key) -> "_batch.Batch":
+        return self._stores[key]
+
+    def __contains__(self, key: Key) -> bool:
+        return key in self._stores
+
+    def __getattr__(self, name: str) -> Dict[Key, Any]:
+        stores = self.__dict__.get("_stores", {})
+        found = {k: store[name[:-5]] for k, store in stores.items() if name[:-5] in store}
+        if not name.endswith("_dict") or not found:
+            raise AttributeError(name)
+        return found
+
+    def to(self, device: Any, non_blocking: bool = False) -> "HeteroBatch":
+        """With its tensors on that device of torch."""
+        return HeteroBatch({k: v.to(device, non_blocking) for k, v in self._stores.items()})
+
+    def __repr__(self) -> str:
+        return f"HeteroBatch({', '.join(f'{k}={v!r}' for k, v in self._stores.items())})"
