@@ -6,18 +6,15 @@ random features for all types. As in the part `pairs` sluice makes two kinds of 
 and those of PyG, and each stands beside its own.
 """
 
-import json
 import os
-import shutil
+import statistics
 
 from bench_pairs import copy_bytes_s
 from bench_peers import (
     CORES, GATHER, LOADERS, ROUNDS, Figures, Memory, Peers, add_rows, epoch_seconds, found, set_up,
     sluice_batches,
 )
-from benchlib import BIN, QUICK, ROOT, Jobs, Others, derive, part, row, run
-
-import statistics
+from benchlib import QUICK, ROOT, Jobs, Others, derive, import_types, part, row
 
 PROGRAM = os.path.join(ROOT, "scripts", "typed_peers.py")
 SHAPE = {"fanout": [15, 10], "batch": 1024, "hidden": 128}
@@ -77,41 +74,19 @@ def make_graph(jobs):
     """The path of the data set."""
     import numpy
 
-    rng, source, path = numpy.random.default_rng(7), jobs.path("mag-source"), jobs.path("mag")
-    os.mkdir(source)
-
-    def save(name, array):
-        numpy.save(os.path.join(source, name), array)
-        return name
-
-    n = {name: max(count // SHRINK, 1) for name, count in TYPES.items()}
-    types, places = [], {}
-    for name in n:
-        x = rng.standard_normal((n[name], WIDTH), numpy.float32)
-        types.append({"name": name, "features": save(f"{name}.npy", x)})
-        places[name] = rng.permutation(n[name])  # so that hubs are the same in all relations
-    relations = []
+    rng = numpy.random.default_rng(7)
+    n = {name: count // SHRINK for name, count in TYPES.items()}
+    # Hubs are the same in all relations.
+    places = {name: rng.permutation(count) for name, count in n.items()}
+    features = {name: rng.standard_normal((n[name], WIDTH), numpy.float32) for name in n}
+    relations = {}
     for (s, name, t), n_edges in RELATIONS.items():
-        edges = rmat(rng, n[s], n[t], n_edges // SHRINK)
-        file = save(f"{name}.npy", numpy.stack([places[s][edges[0]], places[t][edges[1]]]))
-        relations.append({"source": s, "name": name, "target": t, "edges": file})
-    seeds = rng.permutation(n["paper"])[: (N_BATCHES + 4) * SHAPE["batch"]]
+        sources, targets = rmat(rng, n[s], n[t], n_edges // SHRINK)
+        relations[s, name, t] = numpy.stack([places[s][sources], places[t][targets]])
+    seeds, n_train = rng.permutation(n["paper"]), N_BATCHES * SHAPE["batch"]
+    splits = {"train": seeds[:n_train], "val": seeds[n_train : n_train + 4 * SHAPE["batch"]]}
     labels = rng.integers(0, CLASSES, n["paper"])
-    graph = {
-        "types": types,
-        "relations": relations,
-        "labels": {"type": "paper", "file": save("label.npy", labels)},
-        "splits": {
-            "train": save("train.npy", seeds[: N_BATCHES * SHAPE["batch"]]),
-            "val": save("val.npy", seeds[N_BATCHES * SHAPE["batch"] :]),
-        },
-    }
-    with open(os.path.join(source, "graph.json"), "w") as file:
-        json.dump(graph, file)
-    sluice = os.path.join(BIN, "sluice")
-    run(sluice, "import", "typed", source, "--reverse", "--out", path, "--name", "mag-shaped")
-    shutil.rmtree(source)
-    return path
+    return import_types(jobs, "mag-shaped", features, relations, labels, splits)
 
 
 def fewer_seeds(jobs, dataset):
@@ -127,7 +102,7 @@ def fewer_seeds(jobs, dataset):
 
 
 def job_of(dataset, kind, **changes):
-    heads = {"heads": 4} if kind == "rgat" else {}
+    heads = {"heads": 4, "attention_dropout": 0} if kind == "rgat" else {}
     return {
         "dataset": dataset,
         "model": {
@@ -245,12 +220,12 @@ def part_typed():
         with Peers(jobs, dataset, names, SHAPE, PROGRAM) as peers:
             figures, of = measure_loading(peers, dataset)
             add_loading_rows(figures, of, peers)
-            add_settings_of_loading = dict(peers.best)
+            best = dict(peers.best)
         for name in names:
             os.remove(jobs.path(f"{name}.bin"))
         others = [name for name in names if name != OURS]
         with Peers(jobs, few, others, SHAPE, PROGRAM) as peers:
             report = measure_training(peers, jobs, few, others)
-            peers.best |= add_settings_of_loading
+            peers.best |= best
             print(busy)
             add_settings(peers, facts, report)

@@ -5,10 +5,10 @@ Commands and lines are those of peers.py; `epoch` has the model's kind behind th
 pyg_typed (NeighborLoader on a HeteroData), dgl_typed (NeighborSampler on a heterograph) or
 loader_typed (NeighborLoader of python/sluice, PyG's models). The fanout is each relation's.
 
-The models, with dropout between layers: `rsage` is a SAGEConv for each relation, summed, ReLU;
-`rgat` a GATConv of four heads for each, summed, leaky ReLU, a linear layer behind the last. PyG has
-them by HeteroConv, DGL by HeteroGraphConv. The last layer has the relations that end in the seeds'
-type alone, and each layer reads no more than its hops.
+The models are those of sluice's kinds: `rsage` has a SAGEConv for each relation, `rgat` a GATConv
+of four heads, relations are summed, ReLU and dropout between layers, a linear layer behind them.
+PyG has them by HeteroConv, DGL by HeteroGraphConv. The last layer has the relations that end in the
+seeds' type alone, and each layer reads no more than its hops.
 """
 
 import os
@@ -17,7 +17,6 @@ import sys
 import peers
 import torch
 from torch import nn
-from torch.nn.functional import leaky_relu, relu
 
 HEADS = 4
 
@@ -51,35 +50,43 @@ class Typed:
 
 class Layers(nn.Module):
     """`conv(widths, out, heads)` makes a relation's layer (heads 0: of rsage), `layer(convs)` that
-    of all; a layer takes what follows model() says."""
+    of all."""
 
     def __init__(self, peer, kind, conv, layer):
         super().__init__()
-        hidden, n = peer.job.hidden, len(peer.job.fanout)
-        self.heads = {"rsage": 0, "rgat": HEADS}[kind]
-        self.activation = leaky_relu if self.heads else relu
-        self.dropout = nn.Dropout(peers.DROPOUT)
-        self.layers, widths = nn.ModuleList(), peer.widths
+        heads, hidden, n = {"rsage": 0, "rgat": HEADS}[kind], peer.job.hidden, len(peer.job.fanout)
+        self.first, self.layers, widths = peer.first, nn.ModuleList(), peer.widths
         for i in range(n):
-            last = i + 1 == n
-            out = hidden if self.heads or not last else peer.classes
-            ends = [peer.first] if last else peer.widths
-            self.layers.append(
-                layer({
-                    key: conv((widths[key[0]], widths[key[2]]), out, self.heads)
-                    for key in peer.relations if key[2] in ends
-                })
-            )
-            widths = dict.fromkeys(peer.widths, out)
-        self.linear = nn.Linear(hidden, peer.classes) if self.heads else None
+            ends = [peer.first] if i + 1 == n else peer.widths
+            convs = {
+                key: conv((widths[key[0]], widths[key[2]]), hidden, heads)
+                for key in peer.relations
+                if key[2] in ends
+            }
+            self.layers.append(layer(convs))
+            widths = dict.fromkeys(peer.widths, hidden)
+        self.dropout = nn.Dropout(peers.DROPOUT)
+        self.linear = nn.Linear(hidden, peer.classes)
 
-    def forward(self, apply, x):
-        """apply(i, layer, x): the rows of each type."""
+    def through(self, apply, x, n):
+        """Of the first n vertices of the seeds' type, where apply(i, layer, x) has the rows of
+        each type behind a layer."""
         for i, layer in enumerate(self.layers):
             x = apply(i, layer, x)
-            if self.heads or i + 1 < len(self.layers):
-                x = {name: self.dropout(self.activation(rows)) for name, rows in x.items()}
-        return x
+            if i + 1 < len(self.layers):
+                x = {name: self.dropout(rows.relu()) for name, rows in x.items()}
+        return self.linear(x[self.first][:n])
+
+
+def pyg_layers(peer, kind):
+    from torch_geometric.nn import GATConv, HeteroConv, SAGEConv
+
+    def conv(widths, out, heads):
+        if heads:
+            return GATConv(widths, out // heads, heads, add_self_loops=False)
+        return SAGEConv(widths, out)
+
+    return Layers(peer, kind, conv, lambda convs: HeteroConv(convs, aggr="sum"))
 
 
 class PyGTyped(Typed, peers.PyG):
@@ -135,16 +142,9 @@ class PyGTyped(Typed, peers.PyG):
         return nodes, edges
 
     def model(self, kind):
-        from torch_geometric.nn import GATConv, HeteroConv, SAGEConv
         from torch_geometric.utils import trim_to_layer
 
-        def conv(widths, out, heads):
-            if heads:
-                return GATConv(widths, out // heads, heads, add_self_loops=False)
-            return SAGEConv(widths, out)
-
-        model = Layers(self, kind, conv, lambda convs: HeteroConv(convs, aggr="sum"))
-        layers = model.forward
+        model = pyg_layers(self, kind)
 
         def forward(batch, x):
             nodes, edges = self.hops(batch)
@@ -154,8 +154,7 @@ class PyGTyped(Typed, peers.PyG):
                 x, trimmed[0], _ = trim_to_layer(i, nodes, edges, x, trimmed[0])
                 return layer(x, trimmed[0])
 
-            rows = layers(apply, x)[self.first][: batch[self.first].batch_size]
-            return model.linear(rows) if model.linear else rows
+            return model.through(apply, x, batch[self.first].batch_size)
 
         model.forward = forward
         return model
@@ -236,7 +235,6 @@ class DglTyped(Typed, peers.Dgl):
             return SAGEConv(widths, out, "mean")
 
         model = Layers(self, kind, conv, HeteroGraphConv)
-        layers = model.forward
 
         def forward(blocks, x):
             def apply(i, layer, x):
@@ -245,8 +243,7 @@ class DglTyped(Typed, peers.Dgl):
                 rows = layer(block, (x, {name: x[name][:n] for name, n in ends.items() if n}))
                 return {name: found.flatten(1) for name, found in rows.items()}
 
-            rows = layers(apply, x)[self.first]
-            return model.linear(rows) if model.linear else rows
+            return model.through(apply, x, blocks[-1].num_dst_nodes(self.first))
 
         model.forward = forward
         return model
