@@ -12,8 +12,8 @@
  * turns; one more of each comes first and counts for nothing. scripts/bench compares the figures
  * with loaders of other systems on the same cores. With --links batches are of training edges and
  * negatives of each, never edges of the graph, drawn without the edges that --exclude names as in
- * task.exclude, --hard of each positive by walks; what making the pairs takes is said. Of a graph of
- * several types the fanout is each relation's, and the rows of each type have its own width.
+ * task.exclude, --hard of each positive by walks; what making the pairs takes is said. On a graph
+ * of several types the fanout is each relation's, and the rows of each type have its own width.
  *
  * Prints lines for people and, last, one JSON object.
  */
