@@ -303,6 +303,8 @@ def train_typed(config, seed):
     data, labels = dataset.to_pyg(), torch.from_numpy(dataset.labels())
     splits = ("train", "val", "test")
     split = {name: np.asarray(dataset.arrays[f"{name}_idx"]).astype(np.int64) for name in splits}
+    for name in set(data.node_types) - set(data.x_dict):  # as sluice has it
+        data[name].x = torch.ones(data[name].num_nodes, 1)
     sampler, model = TypedSampler(dataset), config["model"]
     # Whose last layer gives no rows of other types than the first, which nothing reads.
     warnings.filterwarnings("ignore", message="There exist node types")

@@ -4,7 +4,7 @@ import json
 import os
 import sys
 
-from benchlib import ROOT, SHARED_DATA, derive, import_types, read_json
+from benchlib import ROOT, SHARED_DATA, import_types
 
 
 def mean_rows(rows, groups, n):
@@ -50,16 +50,7 @@ def arxiv(jobs):
 
 
 def planted(jobs):
-    """`sluice generate typed`, and a feature of the authors that says nothing: models of relations
-    read each type's."""
-    import numpy
-
-    path = jobs.generate("planted-bare", "typed --nodes 10000")
-    types = read_json(os.path.join(path, "metadata.json"))["types"]
-    author = next(t for t in types if t["name"] == "author")
-    author["feat_dim"] = 1
-    features = {"node_feat.author": numpy.ones((author["count"], 1), numpy.float32)}
-    return derive(path, jobs.path("planted"), features, types=types)
+    return jobs.generate("planted", "typed --nodes 10000")
 
 
 def without_types(jobs):
@@ -73,11 +64,12 @@ def without_types(jobs):
     dataset = sluice.open(planted(jobs))
     arrays, n = dataset.arrays, dataset.num_nodes
     types = dataset.schema.types
-    x = [arrays[f"node_feat.{t.name}"] for t in types]
-    rows, at = numpy.zeros((n, sum(part.shape[1] for part in x)), numpy.float32), 0
-    for t, part in zip(types, x):
-        rows[t.first : t.first + t.n, at : at + part.shape[1]] = part
-        at += part.shape[1]
+    widths = [t.get("feat_dim", 0) for t in dataset.metadata["types"]]
+    rows, at = numpy.zeros((n, sum(widths)), numpy.float32), 0
+    for t, width in zip(types, widths):
+        if width:
+            rows[t.first : t.first + t.n, at : at + width] = arrays[f"node_feat.{t.name}"]
+        at += width
     targets = []
     for r in dataset.schema.relations:
         begin = arrays["indptr"][r.first_row : r.first_row + r.target.n + 1]
