@@ -28,6 +28,7 @@
 #include "common/data/wider_graph.h"
 #include "common/data/expected_visits.h"
 #include "common/data/link_items.h"
+#include "common/data/typed_json.h"
 #include "common/storage/row_reader.h"
 #include "common/text/json.h"
 #include "common/text/units.h"
@@ -295,6 +296,46 @@ static void print_links(const struct sl_config *c, const struct sl_dataset *ds)
                sl_units_bytes(n, sl_wider_graph_bytes(ds, &ds->edges[SL_SPLIT_VAL])));
 }
 
+static void print_dataset(const struct sl_config *c, const struct sl_dataset *ds)
+{
+    enum { SHOWN = 20 }; // `sluice inspect` has all
+    const struct sl_typed *t = &ds->typed;
+    char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES];
+    printf("data set    %s: %s vertices, %s edges, ", c->dataset, sl_units_grouped(a, ds->n_nodes),
+           sl_units_grouped(b, ds->n_edges));
+    if (t->n_types > 0)
+        printf("%s, %s", SL_PLURAL(t->n_types, "type"), SL_PLURAL(t->n_relations, "relation"));
+    else
+        printf("%u features", ds->feat_dim);
+    if (!sl_config_is_links(c))
+        printf(", %u classes", ds->n_classes);
+    printf("\n");
+    for (uint32_t i = 0; i < SL_MIN(t->n_types, (uint32_t)SHOWN); i++) {
+        const struct sl_vertex_type *type = &t->type[i];
+        const uint64_t bytes = sl_type_feature_bytes(type);
+        printf("  %s: %s vertices, ", type->name, sl_units_grouped(a, type->n));
+        if (bytes > 0)
+            printf("%u features, %s\n", type->feat_dim, sl_units_bytes(b, bytes));
+        else
+            printf("no features\n");
+    }
+    for (uint32_t i = 0; i < SL_MIN(t->n_relations, (uint32_t)SHOWN); i++)
+        printf("  %s: %s edges\n", sl_relation_text(t, i).text,
+               sl_units_grouped(a, t->relation[i].n_edges));
+}
+
+// How much of the graph an evaluation looks at.
+static void print_evaluation(const struct sl_config *c, const struct sl_dataset *ds)
+{
+    char a[SL_UNITS_BYTES];
+    if (ds->typed.n_types == 0 || sl_config_is_external(c))
+        return;
+    printf("evaluation  mini-batches of %s vertices, %s\n",
+           sl_units_grouped(a, c->evaluate.batch_size),
+           sl_config_evaluates_all(c) ? "with all their neighbours"
+                                      : "as evaluate.fanout samples them");
+}
+
 static void print_plan_text(const struct sl_job_check *r, const struct plan *p)
 {
     const struct sl_config *c = &r->config;
@@ -305,12 +346,7 @@ static void print_plan_text(const struct sl_job_check *r, const struct plan *p)
     uint64_t n_train = ds->split[SL_SPLIT_TRAIN].n;
     printf("job         %s\n", c->name);
     const char *why = sl_measure_reason(&r->judging.choice, because, sizeof because);
-    printf("data set    %s: %s vertices, %s edges, %u features", c->dataset,
-           sl_units_grouped(a, ds->n_nodes), sl_units_grouped(b, ds->n_edges), ds->feat_dim);
-    if (sl_config_is_links(c))
-        printf("\n");
-    else
-        printf(", %u classes\n", ds->n_classes);
+    print_dataset(c, ds);
     print_links(c, ds);
     if (sl_config_is_external(c))
         printf("model       external: batches are for %s that attach\n",
@@ -336,7 +372,7 @@ static void print_plan_text(const struct sl_job_check *r, const struct plan *p)
         printf("  %s: %s\n", sl_placement_device_text(c, i, device, sizeof device),
                roles_text(c, i, roles));
     print_learned(c, ds);
-    if (ds->feat_dim > 0 || sl_config_learned_dim(c) == 0)
+    if (sl_features_bytes(ds) > 0 || sl_config_learned_dim(c) == 0)
         printf("features    %s, %s\n", sl_units_bytes(a, sl_features_bytes(ds)),
                sl_features_kinds[store->features].drive
                    ? "read from the drive"
@@ -353,6 +389,7 @@ static void print_plan_text(const struct sl_job_check *r, const struct plan *p)
                store->config.store.prefer_why);
     for (int kind = 0; kind < SL_PEER_MEMORY_PLANNED; kind++)
         sl_store_view_print(&store->view[kind], stdout);
+    print_evaluation(c, ds);
     if (!sl_config_is_external(c))
         printf("judged by   %s%s%s\n",
                sl_measure_title(r->judging.choice.measure, c->evaluate.k, title),
@@ -384,6 +421,10 @@ static int print_plan_json(const struct sl_job_check *r, const struct plan *p)
     free(resolved);
     cJSON_AddNumberToObject(plan, "num_nodes", (double)r->dataset.n_nodes);
     cJSON_AddNumberToObject(plan, "num_edges", (double)r->dataset.n_edges);
+    if (r->dataset.typed.n_types > 0) {
+        cJSON_AddItemToObject(plan, "types", sl_typed_types_to_json(&r->dataset));
+        cJSON_AddItemToObject(plan, "relations", sl_typed_relations_to_json(&r->dataset));
+    }
     cJSON_AddNumberToObject(plan, "num_params", (double)p->params.n);
     cJSON_AddNumberToObject(plan, "batches_per_epoch", (double)sl_phases_batches(c, n_train));
     cJSON_AddNumberToObject(plan, "updates_per_epoch", (double)sl_phases_updates(c, n_train));

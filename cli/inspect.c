@@ -182,11 +182,6 @@ static void show_sides(struct sl_table *t, const struct inspection *in)
                      sl_units_grouped(c, in->n_within));
 }
 
-static uint64_t feature_bytes(const struct sl_dataset *ds)
-{
-    return ds->feat ? sl_features_bytes(ds) : sl_types_feature_bytes(ds);
-}
-
 // Pairs that models of links learn and are judged by.
 static void show_pairs(const struct inspection *in, int s, struct sl_table *t)
 {
@@ -223,9 +218,9 @@ static void print_overview(const struct inspection *in)
     sl_table_row(&t, "name|%s", ds->name);
     sl_table_row(&t, "validated|%s in %s", ds->validated_now ? "now" : "before; opened again",
                  sl_units_seconds(a, in->open_seconds));
-    if (ds->feat_checked < feature_bytes(ds))
+    if (ds->feat_checked < sl_features_bytes(ds))
         sl_table_row(&t, "|of the features %s of %s, a sample: --full checks all",
-                     sl_units_bytes(a, ds->feat_checked), sl_units_bytes(b, feature_bytes(ds)));
+                     sl_units_bytes(a, ds->feat_checked), sl_units_bytes(b, sl_features_bytes(ds)));
     sl_table_row(&t, "vertices|%s", sl_units_grouped(a, ds->n_nodes));
     show_sides(&t, in);
     sl_table_row(&t, "edges|%s%s", sl_units_grouped(a, ds->n_edges),

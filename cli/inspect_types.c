@@ -7,6 +7,7 @@
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/data/npy.h"
+#include "common/data/typed_json.h"
 #include "common/text/table.h"
 #include "common/text/units.h"
 
@@ -37,19 +38,6 @@ void sl_types_summary_fini(struct sl_types_summary *s)
     *s = (struct sl_types_summary){0};
 }
 
-static uint64_t bytes_of(const struct sl_vertex_type *t)
-{
-    return t->feat ? t->n * t->feat_dim * sl_dtype_bytes(t->feat_dtype) : 0;
-}
-
-uint64_t sl_types_feature_bytes(const struct sl_dataset *ds)
-{
-    uint64_t sum = 0;
-    for (uint32_t i = 0; i < ds->typed.n_types; i++)
-        sum += bytes_of(&ds->typed.type[i]);
-    return sum;
-}
-
 static double mean_degree(const struct sl_typed *t, const struct sl_relation *r)
 {
     const uint64_t n = t->type[r->target].n;
@@ -71,7 +59,8 @@ static void print_types(const struct sl_dataset *ds)
                  t->feat ? sl_npy_dtype_name(t->feat_dtype) : "");
         sl_table_row(&table, "%s|%s|%s|%s|%s|%s", t->name, sl_units_grouped(a, t->n),
                      sl_units_grouped(b, t->first), t->feat ? feat : "none",
-                     t->feat ? sl_units_bytes((char[SL_UNITS_BYTES]){0}, bytes_of(t)) : "",
+                     t->feat ? sl_units_bytes((char[SL_UNITS_BYTES]){0}, sl_type_feature_bytes(t))
+                             : "",
                      labels ? "labels" : "");
     }
     printf("\n");
@@ -115,48 +104,20 @@ void sl_types_summary_print(const struct sl_types_summary *s)
 
 // ---- JSON ---------------------------------------------------------------------------------------
 
-static cJSON *type_to_json(const struct sl_dataset *ds, uint32_t i)
-{
-    const struct sl_vertex_type *t = &ds->typed.type[i];
-    cJSON *o = cJSON_CreateObject();
-    cJSON_AddStringToObject(o, "name", t->name);
-    cJSON_AddNumberToObject(o, "count", (double)t->n);
-    cJSON_AddNumberToObject(o, "first", (double)t->first);
-    cJSON_AddNumberToObject(o, "feat_dim", t->feat ? t->feat_dim : 0);
-    if (t->feat)
-        cJSON_AddStringToObject(o, "feat_dtype", sl_npy_dtype_name(t->feat_dtype));
-    cJSON_AddNumberToObject(o, "feature_bytes", (double)bytes_of(t));
-    cJSON_AddBoolToObject(o, "labels", i == 0 && ds->task != SL_TASK_NONE);
-    return o;
-}
-
-static cJSON *relation_to_json(const struct sl_types_summary *s, uint32_t i)
-{
-    const struct sl_typed *t = &s->ds->typed;
-    const struct sl_relation *r = &t->relation[i];
-    cJSON *o = cJSON_CreateObject();
-    cJSON_AddStringToObject(o, "source", t->type[r->source].name);
-    cJSON_AddStringToObject(o, "name", r->name);
-    cJSON_AddStringToObject(o, "target", t->type[r->target].name);
-    cJSON_AddNumberToObject(o, "edges", (double)r->n_edges);
-    cJSON_AddNumberToObject(o, "first_row", (double)r->first_row);
-    cJSON_AddNumberToObject(o, "first_edge", (double)r->first_edge);
-    cJSON_AddNumberToObject(o, "mean_degree", mean_degree(t, r));
-    cJSON_AddNumberToObject(o, "max_degree", (double)s->degrees[i].max);
-    cJSON_AddNumberToObject(o, "empty_rows", (double)s->degrees[i].n_empty);
-    if (r->reverse_of != SL_NO_RELATION)
-        cJSON_AddStringToObject(o, "reverse_of", t->relation[r->reverse_of].name);
-    return o;
-}
-
 void sl_types_summary_to_json(const struct sl_types_summary *s, cJSON *root)
 {
+    const struct sl_typed *t = &s->ds->typed;
     if (!s->degrees)
         return;
-    cJSON *types = cJSON_AddArrayToObject(root, "types");
-    for (uint32_t i = 0; i < s->ds->typed.n_types; i++)
-        cJSON_AddItemToArray(types, type_to_json(s->ds, i));
-    cJSON *relations = cJSON_AddArrayToObject(root, "relations");
-    for (uint32_t i = 0; i < s->ds->typed.n_relations; i++)
-        cJSON_AddItemToArray(relations, relation_to_json(s, i));
+    cJSON *relations = sl_typed_relations_to_json(s->ds), *o;
+    uint32_t i = 0;
+    cJSON_AddItemToObject(root, "types", sl_typed_types_to_json(s->ds));
+    cJSON_AddItemToObject(root, "relations", relations);
+    cJSON_ArrayForEach(o, relations)
+    {
+        cJSON_AddNumberToObject(o, "mean_degree", mean_degree(t, &t->relation[i]));
+        cJSON_AddNumberToObject(o, "max_degree", (double)s->degrees[i].max);
+        cJSON_AddNumberToObject(o, "empty_rows", (double)s->degrees[i].n_empty);
+        i++;
+    }
 }

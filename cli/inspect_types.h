@@ -20,9 +20,6 @@ struct sl_types_summary {
 int sl_types_summary_make(struct sl_types_summary *s, const struct sl_dataset *ds);
 void sl_types_summary_fini(struct sl_types_summary *s); // safe on a zeroed struct
 
-// Bytes of the features of all types.
-uint64_t sl_types_feature_bytes(const struct sl_dataset *ds);
-
 // Two tables; nothing of a plain graph.
 void sl_types_summary_print(const struct sl_types_summary *s);
 void sl_types_summary_to_json(const struct sl_types_summary *s, cJSON *root);

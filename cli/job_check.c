@@ -40,7 +40,7 @@ const struct sl_option sl_job_check_options[] = {
 static int open_dataset(struct sl_job_check *r)
 {
     const struct sl_config *c = &r->config;
-    unsigned need = sl_config_needs(c);
+    unsigned need = sl_config_needs(c) | SL_TAKES_TYPES;
     char path[sizeof c->dataset];
     snprintf(path, sizeof path, "%s", c->dataset);
     if (r->nodes > 1) {
@@ -259,6 +259,9 @@ int sl_job_check_run(struct sl_job_check *r, bool absolute)
         SL_TRY(sl_rundir_check_file(r->report, "--report"));
     SL_TRY(open_dataset(r));
     int rc = sl_config_choose_items(&r->config, &r->dataset);
+    sl_config_settle_types(&r->config, &r->dataset);
+    if (rc == SL_OK)
+        rc = sl_config_find_relations(&r->config, &r->dataset.typed);
     if (rc == SL_OK)
         rc = sl_judging_check(&r->config, &r->dataset);
     if (rc < 0)
@@ -301,6 +304,7 @@ void sl_job_check_fini(struct sl_job_check *r)
 {
     sl_dataset_close(&r->dataset);
     sl_resume_fini(&r->resume);
+    sl_config_forget_relations(&r->config);
     free(r->config_json);
     free(r->report_path);
     r->config_json = r->report_path = NULL;

@@ -234,6 +234,12 @@ static int read_job(struct prediction *p, const char *dataset)
             "%s: the model of run '%s' is \"external\", a program's of yours, and sluice "
             "has no parameters of it: let that program predict",
             command_name(p), p->o.run);
+    if (sl_model_is_typed(p->config.model.kind))
+        return sl_fail(SL_EUNSUPPORTED,
+                       "%s: the model of run '%s' is \"%s\", of a graph of several types, which is "
+                       "applied within its job alone yet: report.json has its test, and "
+                       "torch_geometric loads model.safetensors",
+                       command_name(p), p->o.run, sl_model_kind_name(p->config.model.kind));
     return SL_OK;
 }
 

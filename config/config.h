@@ -18,6 +18,7 @@
 #include "common/data/measure_kind.h"
 #include "common/data/order_kind.h"
 #include "common/data/features_kind.h"
+#include "config/fanout_names.h"
 #include "config/model_kinds.h"
 
 struct cJSON;
@@ -47,7 +48,9 @@ enum sl_input_origin { SL_INPUT_OF_FILE, SL_INPUT_LEARNED, SL_INPUT_OF_BOTH };
 // Where learned rows lie.
 enum sl_rows_place { SL_ROWS_IN_MEMORY, SL_ROWS_IN_FILE };
 #define SL_MODEL_KIND(upper, lower) SL_MODEL_##upper,
-enum sl_model_kind { SL_MODEL_KINDS(SL_MODEL_KIND) SL_MODEL_EXTERNAL };
+enum sl_model_kind {
+    SL_MODEL_KINDS(SL_MODEL_KIND) SL_MODEL_TYPED_KINDS(SL_MODEL_KIND) SL_MODEL_EXTERNAL
+};
 #undef SL_MODEL_KIND
 // What a job learns: labels of vertices, or which pairs of them are linked.
 enum sl_job_kind { SL_JOB_NODES, SL_JOB_LINKS };
@@ -79,6 +82,7 @@ enum sl_activation_kind { SL_CONFIG_RELU, SL_CONFIG_ELU, SL_CONFIG_LEAKY_RELU };
 enum sl_norm_kind { SL_NORM_NONE, SL_NORM_BATCH, SL_NORM_LAYER };
 enum sl_jumping_kind { SL_JUMPING_NONE, SL_JUMPING_LAST, SL_JUMPING_CAT, SL_JUMPING_MAX };
 enum sl_degrees_kind { SL_DEGREES_GRAPH, SL_DEGREES_BLOCK };
+enum sl_relations_kind { SL_RELATIONS_SUM, SL_RELATIONS_MEAN };
 enum sl_class_weights { SL_CLASS_WEIGHTS_NONE, SL_CLASS_WEIGHTS_BALANCED, SL_CLASS_WEIGHTS_LIST };
 // Which vertices a hop draws neighbours of: all that its batch knows, or those that are new in it.
 enum sl_expand { SL_EXPAND_ALL, SL_EXPAND_NEW };
@@ -186,6 +190,8 @@ struct sl_config {
         bool train_eps;                     // gin
         bool self_loops;                    // gcn
         enum sl_degrees_kind degrees;       // gcn, gin
+        enum sl_relations_kind relations;   // rsage, rgat
+        uint32_t bases, blocks;             // rgcn; 0: each relation has a weight of its own
         char weights[SL_CONFIG_PATH_BYTES]; // initial parameters, a .safetensors file; "" = none
     } model;
 
@@ -209,6 +215,7 @@ struct sl_config {
         enum sl_sampler_kind kind;
         uint32_t n_fanout;
         int64_t fanout[SL_CONFIG_MAX_LAYERS]; // fanout[0] next to the seeds; -1 = all
+        struct sl_fanout_names fanout_names;
         enum sl_expand expand;
         bool replace;
         bool edge_ids; // false with walk
@@ -316,6 +323,7 @@ struct sl_config {
         bool full;      // layer-wise over all neighbours
         uint32_t n_fanout;
         int64_t fanout[SL_CONFIG_MAX_LAYERS];
+        struct sl_fanout_names fanout_names;
         uint64_t batch_size; // sampled evaluation; resolved: the sampler's unless given
         enum sl_metric metric;
         uint32_t k;              // link
@@ -395,10 +403,31 @@ static inline uint32_t sl_config_told_epochs(const struct sl_config *c)
     return sl_config_is_endless(c) ? 0 : c->epochs;
 }
 
+// Whether a model of this kind is of graphs of several types, and no other.
+bool sl_model_is_typed(enum sl_model_kind kind);
+
+// Whether the job can run on this data set, as far as its types decide that. SL_EINVAL,
+// SL_EUNSUPPORTED with a message that begins with a key.
+struct sl_dataset;
+int sl_config_check_types(const struct sl_config *c, const struct sl_dataset *ds);
+// What a full evaluation is on a graph of several types: mini-batches of the evaluated vertices,
+// with all their neighbours.
+void sl_config_settle_types(struct sl_config *c, const struct sl_dataset *ds);
+
+/*
+ * Looks the names of both keys up in the data set's relations. SL_EINVAL with a message that begins
+ * with the key: a name that no relation has, or several; a relation that two names mean, or none;
+ * SL_ENOMEM.
+ */
+int sl_config_find_relations(struct sl_config *c, const struct sl_typed *typed);
+void sl_config_forget_relations(struct sl_config *c); // safe on a zeroed struct
+
+// Whether a sampled evaluation takes all neighbours.
+bool sl_config_evaluates_all(const struct sl_config *c);
+
 // Makes what the job walks through the data set's splits, as far as this process is concerned: the
 // vertices that external trainers ask for, or the numbers of pairs (common/data/link_items.h) with
-// SL_TASK_LINK for its task. SL_EINVAL: there are none.
-struct sl_dataset;
+// SL_TASK_LINK for its task. SL_EINVAL: there are none. Errors also as sl_config_check_types().
 int sl_config_choose_items(const struct sl_config *c, struct sl_dataset *dataset);
 // How the negatives of a job of links' evaluations are drawn.
 struct sl_link_negatives sl_config_negatives(const struct sl_config *c);

@@ -55,11 +55,18 @@ static const cJSON *member(const cJSON *object, const cJSON *like)
 static void compare(struct sl_config_differences *d, const char *above, const cJSON *found,
                     const cJSON *had);
 
+// Whether the members of the value of a key are keys themselves, and not its value.
+static bool has_keys(const char *path, const cJSON *value)
+{
+    const struct sl_key *key = sl_key_find(path);
+    return cJSON_IsObject(value) && (!key || key->type == SL_KEY_OBJECT);
+}
+
 // One member, which one of both may lack.
 static void compare_member(struct sl_config_differences *d, const char *path, const cJSON *found,
                            const cJSON *had)
 {
-    if (cJSON_IsObject(found) || cJSON_IsObject(had))
+    if (has_keys(path, found) || has_keys(path, had))
         compare(d, path, found, had);
     else if (!may_change(path) && !(found && had && cJSON_Compare(found, had, true)))
         note(d, path, found, had);
@@ -91,7 +98,7 @@ static int each_shared(const char *above, const cJSON *object,
     {
         char path[SL_KEY_PATH_BYTES];
         const struct sl_key *key = sl_key_find(join(path, above, item));
-        if (cJSON_IsObject(item)) {
+        if (has_keys(path, item)) {
             SL_TRY(each_shared(path, item, each, ctx));
             continue;
         }

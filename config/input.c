@@ -182,6 +182,7 @@ static int choose_lent_pairs(const struct sl_config *c, struct sl_dataset *ds)
 
 int sl_config_choose_items(const struct sl_config *c, struct sl_dataset *dataset)
 {
+    SL_TRY(sl_config_check_types(c, dataset));
     if (sl_config_is_links(c))
         return sl_config_is_external(c) ? choose_lent_pairs(c, dataset) : choose_pairs(c, dataset);
     if (!sl_config_is_external(c))

@@ -52,8 +52,7 @@ static unsigned index_of(const struct sl_key *key, const void *base)
     return index;
 }
 
-// Whether it is one of "a or b or c".
-static bool is_among(const char *word, const char *words)
+bool sl_word_is_among(const char *word, const char *words)
 {
     static const char between[] = " or ";
     size_t n = strlen(word);
@@ -67,7 +66,8 @@ bool sl_key_goes_with(const struct sl_key *key, unsigned word)
 {
     if (key->only_of)
         return key->only_of(word);
-    return is_among(sl_key_find(key->only_key)->words[word], key->only_word) != key->only_not;
+    return sl_word_is_among(sl_key_find(key->only_key)->words[word], key->only_word) !=
+           key->only_not;
 }
 
 const struct sl_key *sl_key_misfit(const struct sl_key *key, const void *base)

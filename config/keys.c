@@ -32,6 +32,7 @@ _Static_assert((int)SL_CONFIG_CORES_MAX == (int)SL_CORES_MAX, "config.h and core
     .offset = offsetof(struct struct_, field), .bytes = sizeof(((struct struct_ *)0)->field)
 #define AT(field)      FIELD(sl_config, field)
 #define BESIDE(field)  .companion = offsetof(struct sl_config, field)
+#define NAMED(field)   .names = offsetof(struct sl_config, field)
 #define FLAG(field)    .word_flag = offsetof(struct sl_config, field)
 #define ENTRY(struct_) .entry_bytes = sizeof(struct struct_)
 #define FIXED          .change = SL_CHANGE_REFUSED
@@ -47,8 +48,8 @@ _Static_assert((int)SL_CONFIG_CORES_MAX == (int)SL_CORES_MAX, "config.h and core
 #define EXTERNAL .only_key = "model.kind", .only_word = "external"
 
 #define WORD(upper, lower) [SL_MODEL_##upper] = #lower,
-static const char *const model_kinds[] = {SL_MODEL_KINDS(WORD)[SL_MODEL_EXTERNAL] = "external",
-                                          NULL};
+static const char *const model_kinds[] = {
+    SL_MODEL_KINDS(WORD) SL_MODEL_TYPED_KINDS(WORD)[SL_MODEL_EXTERNAL] = "external", NULL};
 static const char *const task_kinds[] = {[SL_JOB_NODES] = "node", [SL_JOB_LINKS] = "link", NULL};
 static const char *const decoders[] = {
     [SL_DECODER_DOT] = "dot",           [SL_DECODER_COSINE] = "cosine",
@@ -99,6 +100,8 @@ static const char *const jumpings[] = {[SL_JUMPING_NONE] = "none",
                                        NULL};
 static const char *const degree_kinds[] = {
     [SL_DEGREES_GRAPH] = "graph", [SL_DEGREES_BLOCK] = "block", NULL};
+static const char *const relation_sums[] = {
+    [SL_RELATIONS_SUM] = "sum", [SL_RELATIONS_MEAN] = "mean", NULL};
 static const char *const decay_ons[] = {
     [SL_DECAY_ALL] = "all", [SL_DECAY_FIRST_LAYER] = "first_layer", NULL};
 static const char *const lr_schedules[] = {
@@ -304,9 +307,10 @@ const struct sl_key sl_keys[] = {
             "layer (each vertex by itself)."},
     {.path = "model.jumping", .type = SL_KEY_WORD, AT(model.jumping), FIXED,
      .words = jumpings, .fallback = "\"none\"",
-     OWN,
+     .only_key = "model.kind", .only_word = SL_MODEL_OF_TYPES " or external", .only_not = true,
      .doc = "Jumping knowledge: a final linear layer on the last hidden layer, on all side by "
-            "side (cat), or on their maximum."},
+            "side (cat), or on their maximum. Not with " SL_MODEL_OF_TYPES ", which end with a "
+            "linear layer."},
     {.path = "model.aggregator", .type = SL_KEY_WORD, AT(model.aggregator), FIXED,
      .words = aggregators, .fallback = "\"mean\"",
      .only_key = "model.kind", .only_word = "graphsage",
@@ -316,15 +320,15 @@ const struct sl_key sl_keys[] = {
      .min = 1, .max = 256, .fallback = "8",
      .only_key = "model.kind", .only_word = SL_MODEL_WITH_HEADS,
      .doc = "Attention heads: side by side in hidden layers (model.hidden is a multiple), "
-            "averaged in the last layer. Only with " SL_MODEL_WITH_HEADS "."},
+            "averaged in the last layer (rgat: side by side). Only with " SL_MODEL_WITH_HEADS "."},
     {.path = "model.attention_dropout", .type = SL_KEY_NUMBER, AT(model.attention_dropout), FIXED,
      .min = 0, .max = 1, .below_max = true, .fallback_note = "model.dropout",
      .only_key = "model.kind", .only_word = SL_MODEL_WITH_HEADS,
      .doc = "Dropout of attention coefficients. Only with " SL_MODEL_WITH_HEADS "."},
     {.path = "model.residual", .type = SL_KEY_BOOL, AT(model.residual), .fallback = "false", FIXED,
-     .only_key = "model.kind", .only_word = SL_MODEL_WITH_HEADS,
+     .only_key = "model.kind", .only_word = SL_MODEL_WITH_RESIDUAL,
      .doc = "Whether a linear map of a layer's input is added to its output. Only with "
-            SL_MODEL_WITH_HEADS "."},
+            SL_MODEL_WITH_RESIDUAL "."},
     {.path = "model.eps", .type = SL_KEY_NUMBER, AT(model.eps), FIXED,
      .min = -1000, .max = 1000, .fallback = "0",
      .only_key = "model.kind", .only_word = "gin",
@@ -342,6 +346,22 @@ const struct sl_key sl_keys[] = {
      .only_key = "model.kind", .only_word = SL_MODEL_WITH_DEGREES,
      .doc = "Degrees that scale sums over neighbours: of the whole graph (sampled sums are "
             "unbiased), or of the sampled block. Only with " SL_MODEL_WITH_DEGREES "."},
+    {.path = "model.relations", .type = SL_KEY_WORD, AT(model.relations), FIXED,
+     .words = relation_sums, .fallback = "\"sum\"",
+     .only_key = "model.kind", .only_word = "rsage or rgat",
+     .doc = "What is made of the relations that lead to a type: their sum or their mean. Only "
+            "with rsage or rgat."},
+    {.path = "model.bases", .type = SL_KEY_INTEGER, AT(model.bases), FIXED,
+     .min = 0, .max = 4096, .fallback = "0",
+     .only_key = "model.kind", .only_word = "rgcn",
+     .doc = "Matrices of which each relation's weight is a learned mixture (basis decomposition); "
+            "0: each relation has a weight of its own. Only with rgcn."},
+    {.path = "model.blocks", .type = SL_KEY_INTEGER, AT(model.blocks), FIXED,
+     .min = 0, .max = 65536, .fallback = "0",
+     .only_key = "model.kind", .only_word = "rgcn",
+     .doc = "Blocks on the diagonal of each relation's weight (block-diagonal decomposition; "
+            "model.hidden is a multiple); 0: the whole matrix. Only with rgcn, not beside "
+            "model.bases."},
     {.path = "model.weights", .type = SL_KEY_STRING, AT(model.weights), ONWARD, MACHINE,
      .fallback_note = "random, by seed",
      OWN,
@@ -392,11 +412,13 @@ const struct sl_key sl_keys[] = {
             "walks (PinSAGE); labor like khop, but vertices of a hop share neighbours (LABOR), "
             "and a repeated edge counts once."},
     {.path = "sampler.fanout", .type = SL_KEY_FANOUT, AT(sampler.fanout), BESIDE(sampler.n_fanout),
-     FIXED,
+     NAMED(sampler.fanout_names), FIXED,
      .min = 1, .max = 65535,
      .fallback_note = "[15, 10, 5] with 3 layers; needed with any other number",
      .doc = "Neighbours drawn for each vertex, a number for each layer, the hop next to the seeds "
-            "first; -1 takes all. With walk: how many of the most visited vertices are kept."},
+            "first; -1 takes all. With walk: how many of the most visited vertices are kept. Of a "
+            "graph of several types also an object: a list for each relation that it names, \"*\" "
+            "for all others; 0 takes none."},
     {.path = "sampler.expand", .type = SL_KEY_WORD, AT(sampler.expand), FIXED,
      .words = expands, .fallback = "\"all\"",
      .doc = "all: each hop draws neighbours of every vertex so far anew (as DGL). new: a vertex "
@@ -732,10 +754,11 @@ const struct sl_key sl_keys[] = {
      OWN,
      .doc = "Epochs between evaluations; 0: only at the end."},
     {.path = "evaluate.fanout", .type = SL_KEY_FANOUT, AT(evaluate.fanout), FIXED,
-     BESIDE(evaluate.n_fanout), .min = 1, .max = 65535,
+     BESIDE(evaluate.n_fanout), NAMED(evaluate.fanout_names), .min = 1, .max = 65535,
      .word = "full", FLAG(evaluate.full), .fallback = "\"full\"",
      OWN,
-     .doc = "full: layer by layer over all neighbours; a list samples as sampler.fanout."},
+     .doc = "full: layer by layer over all neighbours, of a graph of several types those of the "
+            "evaluated vertices; a list or an object samples as sampler.fanout."},
     {.path = "evaluate.batch_size", .type = SL_KEY_INTEGER, AT(evaluate.batch_size), FIXED,
      .min = 1, .max = 2147483648.0,
      .fallback_note = "sampler.batch_size",

@@ -26,7 +26,8 @@ enum sl_key_type {
     SL_KEY_NUMBER,  // double
     SL_KEY_WORD,    // an enum: the index into `words`
     SL_KEY_SIZE,    // uint64_t of bytes: a whole number, or "512MiB"
-    SL_KEY_FANOUT,  // int64_t[] of fanouts and, at `companion`, their number (uint32_t)
+    SL_KEY_FANOUT,  // int64_t[] of fanouts and, at `companion`, their number (uint32_t); by
+                    // relation, at `names` (struct sl_fanout_names)
     SL_KEY_CORES,   // uint16_t[] of core numbers and, at `companion`, their number (uint32_t)
     SL_KEY_NUMBERS, // double[] and, at `companion`, their number (uint32_t); or one of `choices`
     SL_KEY_LIST,    // structs of entry_bytes and, at `companion`, their number (uint32_t)
@@ -53,6 +54,8 @@ struct sl_key {
     bool of_machine; // says where the job runs, not what it is: nothing to who asks for its model
     uint32_t offset, bytes; // of the field; bytes 0: there is none
     uint32_t companion;     // offset of the field beside it, see the types
+
+    uint32_t names; // ... of the struct with those that are named
 
     double min, max;           // of numbers, bytes of a size, length of a list
     bool above_min, below_max; // the bound itself is not allowed
@@ -108,6 +111,9 @@ void sl_key_parent(const struct sl_key *key, char out[SL_KEY_PATH_BYTES]);
 
 // Whether the key stands directly in the object `parent`.
 bool sl_key_is_in(const struct sl_key *key, const char *parent);
+
+// Whether the word is one of "a or b or c".
+bool sl_word_is_among(const char *word, const char *words);
 
 // Whether a key that has an only_key has a meaning where only_key has that word (by index).
 bool sl_key_goes_with(const struct sl_key *key, unsigned word);

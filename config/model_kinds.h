@@ -14,9 +14,18 @@
     X(GIN, gin)                                                                                    \
     X(PINSAGE, pinsage)
 
+// Those of graphs of several types: struct sl_typed_kind sl_typed_NAME (model/typed_layer.h).
+#define SL_MODEL_TYPED_KINDS(X)                                                                    \
+    X(RSAGE, rsage)                                                                                \
+    X(RGAT, rgat)                                                                                  \
+    X(RGCN, rgcn)
+
 // Those with attention heads, in words: the keys of attention belong to them.
-#define SL_MODEL_WITH_HEADS "gat or gatv2"
+#define SL_MODEL_WITH_HEADS    "gat or gatv2 or rgat"
+#define SL_MODEL_WITH_RESIDUAL "gat or gatv2"
 // Those whose sums model.degrees scales, likewise.
 #define SL_MODEL_WITH_DEGREES "gcn or gin"
+// Those of graphs of several types, likewise; the others are of graphs of one.
+#define SL_MODEL_OF_TYPES "rsage or rgat or rgcn"
 
 #endif

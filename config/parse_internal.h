@@ -36,6 +36,10 @@ void sl_parse_found(const cJSON *item, char out[SL_PARSE_FOUND_BYTES]);
 int sl_parse_value(const struct sl_parse *p, const struct sl_key *key, const char *path,
                    const cJSON *item, void *base);
 
+// Reads a fanout, a list or an object of lists, into the fields of its key (fanout.c).
+int sl_parse_fanout(const struct sl_parse *p, const struct sl_key *key, const char *path,
+                    const cJSON *item, void *base);
+
 // Reads all keys of the object `node` (of `scope`, "" or "devices[]." and the like; `shown` with
 // its index).
 int sl_parse_members(const struct sl_parse *p, const char *scope, const char *shown,

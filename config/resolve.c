@@ -48,27 +48,40 @@ static int resolve_names(const struct sl_parse *p)
     return SL_OK;
 }
 
-// Attention heads stand side by side in hidden layers.
-static int resolve_model(const struct sl_parse *p)
+// model.hidden is a multiple of `parts`, which `key` says.
+static int check_hidden(const struct sl_parse *p, uint32_t parts, const char *what, const char *key)
 {
-    struct sl_config *c = p->out;
-    if (!sl_key_applies(sl_key_find("model.heads"), c))
-        return SL_OK;
-    if (!sl_parse_find(p->root, "model.attention_dropout"))
-        c->model.attention_dropout = c->model.dropout;
-    uint32_t heads = c->model.heads, rest = c->model.hidden % heads;
+    const struct sl_config *c = p->out;
+    const uint32_t rest = c->model.hidden % parts;
     if (rest == 0)
         return SL_OK;
-    uint32_t below = c->model.hidden - rest, above = below + heads;
+    uint32_t below = c->model.hidden - rest, above = below + parts;
     char nearest[64];
     if (below)
         snprintf(nearest, sizeof nearest, "%u or %u", below, above);
     else
         snprintf(nearest, sizeof nearest, "%u", above);
     return sl_parse_fail(p, "model.hidden",
-                         "found %u with %u heads, wanted a multiple of model.heads: take %s, or "
-                         "change model.heads",
-                         c->model.hidden, heads, nearest);
+                         "found %u with %u %s, wanted a multiple of %s: take %s, or change %s",
+                         c->model.hidden, parts, what, key, nearest, key);
+}
+
+// Attention heads stand side by side in hidden layers, blocks on the diagonal of weights.
+static int resolve_model(const struct sl_parse *p)
+{
+    struct sl_config *c = p->out;
+    if (c->model.blocks > 0 && c->model.bases > 0)
+        return sl_parse_fail(p, "model.blocks",
+                             "found %u beside model.bases %u, wanted one of the two ways to make "
+                             "weights: take one of the keys out",
+                             c->model.blocks, c->model.bases);
+    if (c->model.blocks > 0)
+        return check_hidden(p, c->model.blocks, "blocks", "model.blocks");
+    if (!sl_key_applies(sl_key_find("model.heads"), c))
+        return SL_OK;
+    if (!sl_parse_find(p->root, "model.attention_dropout"))
+        c->model.attention_dropout = c->model.dropout;
+    return check_hidden(p, c->model.heads, "heads", "model.heads");
 }
 
 enum { PAIRS_MOST = 1 << 30 }; // of a mini-batch: their ends are numbered with 32 bits
@@ -251,6 +264,7 @@ static void resolve_external(const struct sl_parse *p)
     c->evaluate.full = false; // no layer of anything is computed
     c->evaluate.n_fanout = c->sampler.n_fanout;
     memcpy(c->evaluate.fanout, c->sampler.fanout, sizeof c->evaluate.fanout);
+    c->evaluate.fanout_names = c->sampler.fanout_names;
     c->evaluate.test = SL_TEST_NEVER;
     c->early_stopping.patience = 0;
     c->early_stopping.patience_auto = false;

@@ -28,6 +28,15 @@ static void put_bounds(struct sl_text *t, const struct sl_key *key)
 
 static void put_object(struct sl_text *t, const char *path, int depth);
 
+static void put_fanout(struct sl_text *t, double min, double max)
+{
+    sl_text_printf(t,
+                   "\"type\": \"array\", \"minItems\": 1, \"maxItems\": %d, \"items\": {\"anyOf\": "
+                   "[{\"const\": -1}, {\"type\": \"integer\", \"minimum\": %.0f, \"maximum\": "
+                   "%.0f}]}",
+                   SL_CONFIG_MAX_LAYERS, min, max);
+}
+
 // The keyword(s) for the values of a key apart from its word.
 static void put_type(struct sl_text *t, const struct sl_key *key, int depth)
 {
@@ -65,13 +74,17 @@ static void put_type(struct sl_text *t, const struct sl_key *key, int depth)
                           "\"^([0-9][0-9_]*([.][0-9]+)?|[.][0-9]+)([eE][+-]?[0-9]+)? *"
                           "([kKmMgGtT]i?)?[bB]?$\"}");
         break;
-    case SL_KEY_FANOUT:
+    case SL_KEY_FANOUT: // inside anyOf
+        sl_text_printf(t, "{");
+        put_fanout(t, key->min, key->max);
+        sl_text_printf(t, "},");
+        put_line(t, depth);
         sl_text_printf(t,
-                       "\"type\": \"array\", \"minItems\": 1, \"maxItems\": %d, \"items\": "
-                       "{\"anyOf\": [{\"const\": -1}, {\"type\": \"integer\"",
-                       SL_CONFIG_MAX_LAYERS);
-        put_bounds(t, key);
-        sl_text_printf(t, "}]}");
+                       "{\"type\": \"object\", \"minProperties\": 1, \"maxProperties\": %d, "
+                       "\"additionalProperties\": {",
+                       SL_FANOUT_MAX_NAMES + 1);
+        put_fanout(t, 0, key->max);
+        sl_text_printf(t, "}}");
         break;
     case SL_KEY_CORES: // inside anyOf
         sl_text_printf(t, "{\"type\": \"integer\", \"minimum\": 0, \"maximum\": %d},",
@@ -127,8 +140,8 @@ static void put_key(struct sl_text *t, const struct sl_key *key, int depth)
         put_line(t, depth + 1);
     }
 
-    bool several =
-        key->type == SL_KEY_SIZE || key->type == SL_KEY_CORES || key->type == SL_KEY_NUMBERS;
+    bool several = key->type == SL_KEY_SIZE || key->type == SL_KEY_CORES ||
+                   key->type == SL_KEY_NUMBERS || key->type == SL_KEY_FANOUT;
     if (several || key->word) {
         sl_text_printf(t, "\"anyOf\": [");
         put_line(t, depth + 2);

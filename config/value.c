@@ -97,7 +97,9 @@ void sl_key_wanted(const struct sl_key *key, char *out, size_t bytes)
                  min, max);
         break;
     case SL_KEY_FANOUT:
-        snprintf(out, bytes, "a list of whole numbers such as [15, 10, 5], one for each layer");
+        snprintf(out, bytes,
+                 "a list of whole numbers such as [15, 10, 5], one for each layer, or of a graph "
+                 "of several types an object with a list for each relation");
         break;
     case SL_KEY_CORES:
         snprintf(out, bytes, "a core number, or text such as \"0\", \"0-3\" or \"0,2\"");
@@ -254,35 +256,6 @@ static int read_size(const struct sl_parse *p, const struct sl_key *key, const c
     return SL_OK;
 }
 
-// The number of entries is compared with the layers later: that message says more.
-static int read_fanout(const struct sl_parse *p, const struct sl_key *key, const char *path,
-                       const cJSON *item, char *field, uint32_t *n)
-{
-    if (!cJSON_IsArray(item))
-        return wrong(p, key, path, item);
-    int64_t fanout[SL_CONFIG_MAX_LAYERS] = {0};
-    const cJSON *entry;
-    *n = 0;
-    cJSON_ArrayForEach(entry, item)
-    {
-        double value = entry->valuedouble;
-        if (!cJSON_IsNumber(entry) || value != floor(value) ||
-            !(value == -1 || in_bounds(key, value))) {
-            char found[SL_PARSE_FOUND_BYTES];
-            sl_parse_found(entry, found);
-            return sl_parse_fail(p, path,
-                                 "entry %u: found %s, wanted -1 (all neighbours) or a whole number "
-                                 "from %.0f to %.0f: correct it",
-                                 *n, found, key->min, key->max);
-        }
-        if (*n < SL_CONFIG_MAX_LAYERS)
-            fanout[*n] = (int64_t)value;
-        (*n)++;
-    }
-    memcpy(field, fanout, sizeof fanout);
-    return SL_OK;
-}
-
 // A list of numbers, or a word in its place.
 static int read_numbers(const struct sl_parse *p, const struct sl_key *key, const char *path,
                         const cJSON *item, void *base)
@@ -420,7 +393,10 @@ int sl_parse_value(const struct sl_parse *p, const struct sl_key *key, const cha
         return SL_OK;
     case SL_KEY_WORD: return read_word(p, key, path, item, field);
     case SL_KEY_SIZE: return read_size(p, key, path, item, field);
-    case SL_KEY_FANOUT: return read_fanout(p, key, path, item, field, companion);
+    case SL_KEY_FANOUT:
+        if (!cJSON_IsArray(item) && !cJSON_IsObject(item))
+            return wrong(p, key, path, item);
+        return sl_parse_fanout(p, key, path, item, base);
     case SL_KEY_CORES: return read_cores(p, key, path, item, field, companion);
     case SL_KEY_NUMBERS: return read_numbers(p, key, path, item, base);
     case SL_KEY_LIST: return read_list(p, key, path, item, field, companion);

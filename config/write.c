@@ -81,6 +81,38 @@ static uint32_t written_at(const struct sl_key *key, const void *base)
     return pool ? SL_MIN(n, 1u) : n;
 }
 
+static void put_fanouts(struct sl_text *t, const int64_t *fanout, uint32_t n)
+{
+    sl_text_printf(t, "[");
+    for (uint32_t i = 0; i < n; i++)
+        sl_text_printf(t, "%s%lld", i ? ", " : "", (long long)fanout[i]);
+    sl_text_printf(t, "]");
+}
+
+// A list, or one for each name and the rest.
+static void put_fanout(struct sl_text *t, const struct sl_key *key, const void *base)
+{
+    const void *list = (const char *)base + key->offset, *at = (const char *)base + key->names;
+    const struct sl_fanout_names *names = at;
+    const uint32_t n = count_at(key, base);
+    if (!sl_fanout_is_named(names)) {
+        put_fanouts(t, list, n);
+        return;
+    }
+    sl_text_printf(t, "{");
+    for (uint32_t i = 0; i < names->n; i++) {
+        sl_text_printf(t, i ? ", " : "");
+        sl_text_json_string(t, names->named[i].name);
+        sl_text_printf(t, ": ");
+        put_fanouts(t, names->named[i].fanout, n);
+    }
+    if (names->has_rest) {
+        sl_text_printf(t, "%s\"*\": ", names->n ? ", " : "");
+        put_fanouts(t, list, n);
+    }
+    sl_text_printf(t, "}");
+}
+
 static void put_entry(struct sl_text *t, const struct sl_key *list, const void *entry);
 
 static void put_value(struct sl_text *t, const struct sl_key *key, const void *base)
@@ -113,12 +145,7 @@ static void put_value(struct sl_text *t, const struct sl_key *key, const void *b
         sl_units_size(text, integer_at(key, field));
         sl_text_printf(t, strpbrk(text, "KMGT") ? "\"%s\"" : "%s", text);
         break;
-    case SL_KEY_FANOUT:
-        sl_text_printf(t, "[");
-        for (uint32_t i = 0; i < count_at(key, base); i++)
-            sl_text_printf(t, "%s%lld", i ? ", " : "", (long long)((const int64_t *)field)[i]);
-        sl_text_printf(t, "]");
-        break;
+    case SL_KEY_FANOUT: put_fanout(t, key, base); break;
     case SL_KEY_CORES: {
         struct sl_cores set = {0};
         for (uint32_t i = 0; i < count_at(key, base); i++)

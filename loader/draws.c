@@ -43,7 +43,9 @@ static int open_graph(struct sluice_sampler *s)
     const bool by_weight = sl_sampler_flags[s->config.sampler.kind] & SL_SAMPLER_BY_WEIGHT;
     SL_TRY(sl_topology_open(&s->topology, s->config.dataset, NULL, by_weight, -1, sl_kernels_rows(),
                             sl_threads_default()));
-    SL_TRY(sl_schema_init(&s->schema, &s->topology.dataset.typed));
+    SL_TRY(sl_config_check_types(&s->config, &s->topology.dataset));
+    SL_TRY(sl_config_find_relations(&s->config, &s->topology.dataset.typed));
+    SL_TRY(sl_schema_init(&s->schema, &s->topology.dataset.typed, &s->config));
     s->rows.dataset = &s->topology.dataset;
     s->plan = sl_plan_of(&s->config, SL_PHASE_TRAIN);
     return sl_drawer_init(&s->drawer, &s->topology, sl_kernels_rows());
@@ -88,6 +90,7 @@ void sluice_sampler_close(sluice_sampler *s)
     sl_arrays_pool_close(s->pool);
     sl_row_source_fini(&s->rows);
     sl_schema_fini(&s->schema);
+    sl_config_forget_relations(&s->config);
     sl_pages_free(s->block, s->block_bytes);
     sl_drawer_fini(&s->drawer);
     sl_topology_close(&s->topology);

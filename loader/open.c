@@ -190,7 +190,8 @@ static int begin(struct sluice_loader *l)
     sl_kernels_set_threads(threads);
     SL_TRY(sl_dataset_open_recorded(l->config.dataset, SL_TAKES_SHARD | SL_TAKES_TYPES,
                                     w->told.record, threads, &l->dataset));
-    SL_TRY(sl_schema_init(&l->schema, &l->dataset.typed));
+    SL_TRY(sl_config_find_relations(&l->config, &l->dataset.typed));
+    SL_TRY(sl_schema_init(&l->schema, &l->dataset.typed, &l->config));
     SL_TRY(sl_config_choose_items(&l->config, &l->dataset));
     SL_TRY(open_compute(l));
     SL_TRY(sl_worker_attach(w, &hello));
@@ -258,6 +259,7 @@ static void close_all(struct sluice_loader *l)
     sl_arena_access_close(&l->access);
     sl_gather_fini(&l->gather);
     sl_schema_fini(&l->schema);
+    sl_config_forget_relations(&l->config);
     sl_dataset_close(&l->dataset);
     if (l->attached)
         sl_worker_fini(&l->worker);

@@ -16,7 +16,14 @@ static enum sluice_type type_of(const struct sl_vertex_type *t)
     return t->feat_dtype == SL_DTYPE_F16 ? SLUICE_F16 : SLUICE_F32;
 }
 
-int sl_schema_init(struct sl_schema *s, const struct sl_typed *typed)
+static int64_t fanout_of(const struct sl_config *c, const struct sl_typed *typed, uint32_t relation,
+                         uint32_t hop)
+{
+    const int64_t *all = c->sampler.fanout_names.by_relation;
+    return all ? all[(uint64_t)hop * typed->n_relations + relation] : c->sampler.fanout[hop];
+}
+
+int sl_schema_init(struct sl_schema *s, const struct sl_typed *typed, const struct sl_config *c)
 {
     *s = (struct sl_schema){0};
     if (typed->n_types == 0)
@@ -47,6 +54,8 @@ int sl_schema_init(struct sl_schema *s, const struct sl_typed *typed)
             .first_edge = r->first_edge,
             .n_edges = r->n_edges,
         };
+        for (uint32_t h = 0; h < c->sampler.n_fanout; h++)
+            s->relations[i].fanout[h] = fanout_of(c, typed, i, h);
     }
     return SL_OK;
 }

@@ -120,6 +120,7 @@ static int prepare(struct program *p)
     SL_TRY(sl_topology_open(&p->topology, p->config.dataset, w->told.record, by_weight,
                             p->worker.fd.shared[SL_SHARED_SUMS], sl_kernels_cpu(), threads));
     SL_TRY(sl_config_choose_items(&p->config, &p->topology.dataset));
+    SL_TRY(sl_config_find_relations(&p->config, &p->topology.dataset.typed));
     if (by_weight && sl_config_wants_degrees(&p->config))
         SL_TRY(sl_topology_drop_weightless(&p->topology, threads));
     if (sl_config_drops_self_loops(&p->config))
@@ -191,6 +192,7 @@ static void release(void *ctx)
     sl_share_fini(&p->share);
     sl_graph_placement_close(&p->residence);
     sl_topology_close(&p->topology);
+    sl_config_forget_relations(&p->config);
 }
 
 int main(int argc, char **argv)

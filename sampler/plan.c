@@ -34,6 +34,8 @@ struct sl_draw_plan sl_plan_of(const struct sl_config *config, enum sl_phase_kin
         .length = config->sampler.length,
         .restart = (float)config->sampler.restart,
         .pairs = sl_config_is_links(config),
+        .by_relation = eval ? config->evaluate.fanout_names.by_relation
+                            : config->sampler.fanout_names.by_relation,
     };
     memcpy(plan.fanout, eval ? config->evaluate.fanout : config->sampler.fanout,
            plan.n_hops * sizeof plan.fanout[0]);

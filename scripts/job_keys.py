@@ -48,7 +48,9 @@ def values(schema):
         return "`true`, `false`"
     if kind in ("integer", "number"):
         return bounds(schema) or ("whole number" if kind == "integer" else "number")
-    return {"string": "text", "object": ""}.get(kind, "")
+    if kind == "object":
+        return "object" if "additionalProperties" in schema and "properties" not in schema else ""
+    return "text" if kind == "string" else ""
 
 
 def with_default(schema):

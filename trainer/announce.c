@@ -1,10 +1,20 @@
 #include "trainer/announce.h"
 
+#include <stdlib.h>
 #include <string.h>
 
-void sl_announce_model(const struct sl_model *model, struct sl_announcement *a,
-                       Sl__Control__Hello *hello)
+#include "common/base/error.h"
+
+int sl_announce_model(const struct sl_model *model, struct sl_announcement *a,
+                      Sl__Control__Hello *hello)
 {
+    *a = (struct sl_announcement){.tensor = calloc(model->n_tensors, sizeof *a->tensor),
+                                  .list = calloc(model->n_tensors, sizeof *a->list),
+                                  .shape = calloc(model->n_tensors, sizeof *a->shape)};
+    if (!a->tensor || !a->list || !a->shape) {
+        sl_announcement_fini(a);
+        return sl_fail(SL_ENOMEM, "no memory to name %u tensors", model->n_tensors);
+    }
     for (uint32_t t = 0; t < model->n_tensors; t++) {
         const struct sl_tensor *from = &model->tensor[t];
         Sl__Control__Tensor *to = &a->tensor[t];
@@ -23,4 +33,13 @@ void sl_announce_model(const struct sl_model *model, struct sl_announcement *a,
     hello->infer_width = sl_model_infer_width(model);
     hello->jumping_width = sl_jumping_width(&model->jumping);
     hello->n_layers = model->n_layers;
+    return SL_OK;
+}
+
+void sl_announcement_fini(struct sl_announcement *a)
+{
+    free(a->tensor);
+    free(a->list);
+    free(a->shape);
+    *a = (struct sl_announcement){0};
 }

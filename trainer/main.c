@@ -55,13 +55,13 @@ static int prepare(struct program *p)
     int threads = (int)p->config.devices[w->device].n_cores;
     sl_kernels_set_threads(threads);
     SL_TRY(sl_compute_open(&p->config.devices[w->device], &p->compute));
-    SL_TRY(sl_dataset_open_recorded(p->config.dataset, sl_config_needs(&p->config) | SL_TAKES_SHARD,
-                                    w->told.record, threads, &p->dataset));
+    const unsigned need = sl_config_needs(&p->config) | SL_TAKES_SHARD | SL_TAKES_TYPES;
+    SL_TRY(sl_dataset_open_recorded(p->config.dataset, need, w->told.record, threads, &p->dataset));
     sl_config_choose_features(&p->config, &p->dataset);
     SL_TRY(sl_config_choose_items(&p->config, &p->dataset));
     SL_TRY(sl_objective_init(&p->objective, &p->config, &p->dataset));
-    SL_TRY(sl_model_init(&p->model, &p->config, p->dataset.feat_dim, &p->objective,
-                         p->compute.device, p->compute.kernels));
+    SL_TRY(sl_model_init(&p->model, &p->config, p->dataset.feat_dim, &p->dataset.typed,
+                         &p->objective, p->compute.device, p->compute.kernels));
     if (sl_config_is_links(&p->config)) {
         const struct sl_link_negatives negatives = sl_config_negatives(&p->config);
         SL_TRY(sl_link_sets_init(&p->links, &p->dataset, &negatives));
@@ -74,11 +74,13 @@ static int prepare(struct program *p)
 // Says Hello with the parameter tensors and waits for the arena.
 static int attach(struct program *p)
 {
-    static struct sl_announcement announcement; // too large for a stack
+    struct sl_announcement announcement;
     Sl__Control__Hello hello = SL__CONTROL__HELLO__INIT;
-    sl_announce_model(&p->model, &announcement, &hello);
+    SL_TRY(sl_announce_model(&p->model, &announcement, &hello));
     SL_FAILPOINT(TRAINER_START);
-    return sl_worker_attach(&p->worker, &hello);
+    const int rc = sl_worker_attach(&p->worker, &hello);
+    sl_announcement_fini(&announcement);
+    return rc;
 }
 
 static int open_reader(struct program *p, enum sl_thread thread, uint32_t depth,

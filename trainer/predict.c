@@ -63,7 +63,6 @@ struct program {
     struct sl_row_source features;
     struct sl_npy learned; // rows
     struct sl_model model;
-    struct sl_announcement announcement;
     uint32_t *nodes; // of --nodes
     struct sl_predict_pairs pairs;
     uint32_t *renamed; // (n_nodes) of a reordered data set: the name that each vertex has now
@@ -170,28 +169,31 @@ static int prepare(struct program *p)
         sl_kernels_set_threads((int)p->a.threads);
     SL_TRY(sl_predict_device_open(p->a.device, p->a.gpu_memory, &p->compute));
     const unsigned need = sl_config_needs_to_predict(&p->config) |
-                          (p->a.describe ? SL_TAKES_SHARD : 0); // a model reads no features
+                          (p->a.describe ? SL_TAKES_SHARD | SL_TAKES_TYPES : 0);
     SL_TRY(sl_dataset_open_recorded(p->config.dataset, need, p->told.record, (int)p->a.threads,
                                     &p->dataset));
     SL_TRY(sl_dataset_hold(&p->dataset));
     sl_config_choose_features(&p->config, &p->dataset);
     p->config.loss.class_weights = SL_CLASS_WEIGHTS_NONE; // no loss is computed
     SL_TRY(sl_objective_init(&p->objective, &p->config, &p->dataset));
-    return sl_model_init(&p->model, &p->config, p->dataset.feat_dim, &p->objective,
-                         p->compute.device, p->compute.kernels);
+    return sl_model_init(&p->model, &p->config, p->dataset.feat_dim, &p->dataset.typed,
+                         &p->objective, p->compute.device, p->compute.kernels);
 }
 
 // ---- talking ------------------------------------------------------------------------------------
 
 static int say_hello(struct program *p)
 {
+    struct sl_announcement announcement;
     Sl__Control__Hello hello = SL__CONTROL__HELLO__INIT;
-    sl_announce_model(&p->model, &p->announcement, &hello);
+    SL_TRY(sl_announce_model(&p->model, &announcement, &hello));
     size_t bytes = sl__control__hello__get_packed_size(&hello);
     uint8_t *packed = malloc(bytes);
+    if (packed)
+        sl__control__hello__pack(&hello, packed);
+    sl_announcement_fini(&announcement);
     if (!packed)
         return sl_fail(SL_ENOMEM, "no memory for %zu bytes", bytes);
-    sl__control__hello__pack(&hello, packed);
     printf("hello %zu\n", bytes);
     fwrite(packed, 1, bytes, stdout);
     free(packed);

@@ -129,22 +129,44 @@ const char *sl_divergence_advice(const struct sl_config *config, char *buf, size
 
 // --- why -----------------------------------------------------------------------------------------
 
-static double feature_at(const struct sl_dataset *ds, uint64_t k)
+struct features {
+    const void *x; // (n, dim); NULL: they are not mapped
+    enum sl_dtype dtype;
+    uint64_t n, dim;
+};
+
+static double feature_at(const struct features *f, uint64_t k)
 {
-    const void *x = ds->feat;
-    return ds->feat_dtype == SL_DTYPE_F16 ? (double)sl_half_to_float(((const uint16_t *)x)[k])
-                                          : (double)((const float *)x)[k];
+    return f->dtype == SL_DTYPE_F16 ? (double)sl_half_to_float(((const uint16_t *)f->x)[k])
+                                    : (double)((const float *)f->x)[k];
 }
 
 // The largest feature of some rows, without its sign; 0 where they are not mapped.
-static double largest_feature(const struct sl_dataset *ds)
+static double largest_of(const struct features *f)
 {
-    const uint64_t rows = SL_MIN(ds->n_nodes, (uint64_t)LOOKED_ROWS);
+    const uint64_t rows = SL_MIN(f->n, (uint64_t)LOOKED_ROWS);
     double largest = 0;
-    for (uint64_t i = 0; ds->feat && i < rows; i++) {
-        const uint64_t row = ds->n_nodes / rows * i;
-        for (uint64_t k = 0; k < ds->feat_dim; k++)
-            largest = fmax(largest, fabs(feature_at(ds, row * ds->feat_dim + k)));
+    for (uint64_t i = 0; f->x && i < rows; i++) {
+        const uint64_t row = f->n / rows * i;
+        for (uint64_t k = 0; k < f->dim; k++)
+            largest = fmax(largest, fabs(feature_at(f, row * f->dim + k)));
+    }
+    return largest;
+}
+
+// The largest of all files, and the type whose file has it.
+static double largest_feature(const struct sl_dataset *ds, const char **type)
+{
+    const struct features plain = {ds->feat, ds->feat_dtype, ds->n_nodes, ds->feat_dim};
+    double largest = largest_of(&plain);
+    *type = NULL;
+    for (uint32_t i = 0; i < ds->typed.n_types; i++) {
+        const struct sl_vertex_type *t = &ds->typed.type[i];
+        const double one =
+            largest_of(&(struct features){t->feat, t->feat_dtype, t->n, t->feat_dim});
+        if (one > largest)
+            *type = t->name;
+        largest = fmax(largest, one);
     }
     return largest;
 }
@@ -153,15 +175,16 @@ static double largest_feature(const struct sl_dataset *ds)
 static void say_other_cause(struct sl_sentence *s, const struct sl_divergence *d, double last)
 {
     const struct sl_dataset *ds = d->phases->setup.dataset;
-    const double largest = largest_feature(ds);
+    const char *type;
+    const double largest = largest_feature(ds, &type);
     char advice[160];
     if (d->version == 0)
         sl_sentence_say(s, "no step was made before it: ");
     else if (isfinite(last))
         sl_sentence_say(s, "the loss before it was %.4g: ", last);
     if (largest > LARGE_FEATURE)
-        sl_sentence_say(s, "features are as large as %.3g: scale node_feat.npy to about 1",
-                        largest);
+        sl_sentence_say(s, "features are as large as %.3g: scale node_feat%s%s.npy to about 1",
+                        largest, type ? "." : "", type ? type : "");
     else
         sl_sentence_say(s, "%s", sl_divergence_advice(d->config, advice, sizeof advice));
     if (d->version == 0 && *d->config->model.weights)

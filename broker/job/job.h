@@ -272,8 +272,8 @@ void sl_job_save_rows(struct sl_job *job);
 int sl_job_check_rows(const struct sl_job *job); // what came of it
 // Memory that rows which are being made are going to take.
 uint64_t sl_job_rows_to_come(const struct sl_job *job);
-// job_graph.c
-int sl_job_make_graph(struct sl_job *job); // of the test
+// job_graph.c: what there is to say of the job's graph; that of the test, where it is another one
+int sl_job_make_graph(struct sl_job *job);
 void sl_job_tell_graph(struct sl_job *job);
 
 // startup.c

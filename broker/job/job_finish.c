@@ -20,6 +20,7 @@
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
+#include "common/data/typed_json.h"
 #include "common/arena/param_store.h"
 #include "common/arena/seat.h"
 
@@ -260,6 +261,13 @@ static void describe_nodes(struct sl_job *job, struct sl_report_totals *to)
     to->wires = sl_live_nodes_wire_list(&job->live.nodes);
 }
 
+static void describe_types(const struct sl_job *job, struct sl_report_totals *to)
+{
+    to->typed = job->dataset.typed.n_types > 0;
+    to->types = sl_typed_types_to_json(&job->dataset);
+    to->relations = sl_typed_relations_to_json(&job->dataset);
+}
+
 // Of what learned rows are rows of; NULL: there are none.
 static const char *name_topology(const struct sl_job *job, char *buf, size_t bytes)
 {
@@ -329,10 +337,13 @@ static int write_report(struct sl_job *job, const char *sha256)
     };
     describe_store(job, &outcome.totals);
     describe_nodes(job, &outcome.totals);
+    describe_types(job, &outcome.totals);
     add_processes(job);
     job->report_text = sl_report_finish(&job->report, &job->config, &outcome);
-    cJSON_Delete(outcome.totals.nodes);
-    cJSON_Delete(outcome.totals.wires);
+    cJSON *const made[] = {outcome.totals.nodes, outcome.totals.wires, outcome.totals.types,
+                           outcome.totals.relations};
+    for (size_t i = 0; i < SL_COUNT_OF(made); i++)
+        cJSON_Delete(made[i]);
     if (!job->report_text)
         return sl_fail(SL_ENOMEM, "no memory for the report");
     if (job->rundir.path[0])

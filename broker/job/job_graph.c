@@ -1,4 +1,5 @@
-// job_graph.c - the graph that test edges are scored by, where it has the validation edges.
+// job_graph.c - what a job says of its graph, and the graph that test edges are scored by, where it
+// has the validation edges.
 #include "broker/job/job.h"
 
 #include <unistd.h>
@@ -38,8 +39,40 @@ int sl_job_make_graph(struct sl_job *job)
     return SL_OK;
 }
 
+// For who samples by weight an edge of weight 0 is none.
+static void emit_weightless(struct sl_job *job)
+{
+    const struct sl_dataset *ds = &job->dataset;
+    char none[SL_UNITS_BYTES], all[SL_UNITS_BYTES], vertices[SL_UNITS_BYTES];
+    if (!(sl_sampler_flags[job->config.sampler.kind] & SL_SAMPLER_BY_WEIGHT) ||
+        ds->weightless_edges == 0)
+        return;
+    sl_joblog_announce(
+        &job->log,
+        "sampling by weight: %s of %s edges have weight 0 and do not exist for this "
+        "job, in training, evaluation and predictions; vertices with in-edges of weight "
+        "0 alone: %s",
+        sl_units_grouped(none, ds->weightless_edges), sl_units_grouped(all, ds->n_edges),
+        sl_units_grouped(vertices, ds->weightless_vertices));
+}
+
+// Of a typed graph "full" is exact for the evaluated vertices.
+static void emit_evaluation(struct sl_job *job)
+{
+    const struct sl_config *c = &job->config;
+    char n[SL_UNITS_BYTES];
+    if (job->dataset.typed.n_types == 0 || sl_config_is_external(c) || !sl_config_evaluates_all(c))
+        return;
+    sl_joblog_announce(&job->log,
+                       "evaluation: mini-batches of %s vertices with all their neighbours, as the "
+                       "graph has several types (evaluate.batch_size bounds their memory)",
+                       sl_units_grouped(n, c->evaluate.batch_size));
+}
+
 void sl_job_tell_graph(struct sl_job *job)
 {
+    emit_weightless(job);
+    emit_evaluation(job);
     char n[SL_UNITS_BYTES], added[SL_UNITS_BYTES];
     if (job->widened.bytes > 0)
         sl_joblog_announce(&job->log,

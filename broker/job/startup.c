@@ -179,7 +179,7 @@ static int open_dataset(struct sl_job *job)
 {
     const struct sl_config *config = &job->config;
     const char *record = job->options.dataset_record;
-    unsigned need = sl_config_needs(config);
+    unsigned need = sl_config_needs(config) | SL_TAKES_TYPES;
     char path[sizeof config->dataset];
     snprintf(path, sizeof path, "%s", config->dataset);
     if (job->options.nodes > 1) {
@@ -190,23 +190,6 @@ static int open_dataset(struct sl_job *job)
     if (record && record[0])
         return sl_dataset_open_recorded(path, need, record, 1, &job->dataset);
     return sl_dataset_open(path, need, SL_CHECK_CACHED, 0, &job->dataset);
-}
-
-// For who samples by weight an edge of weight 0 is none.
-static void emit_weightless(struct sl_job *job)
-{
-    const struct sl_dataset *ds = &job->dataset;
-    char none[SL_UNITS_BYTES], all[SL_UNITS_BYTES], vertices[SL_UNITS_BYTES];
-    if (!(sl_sampler_flags[job->config.sampler.kind] & SL_SAMPLER_BY_WEIGHT) ||
-        ds->weightless_edges == 0)
-        return;
-    sl_joblog_announce(
-        &job->log,
-        "sampling by weight: %s of %s edges have weight 0 and do not exist for this "
-        "job, in training, evaluation and predictions; vertices with in-edges of weight "
-        "0 alone: %s",
-        sl_units_grouped(none, ds->weightless_edges), sl_units_grouped(all, ds->n_edges),
-        sl_units_grouped(vertices, ds->weightless_vertices));
 }
 
 static int write_config(struct sl_job *job)
@@ -284,6 +267,7 @@ static int configure_workers(struct sl_job *job)
     struct sl_config *c = &job->config;
     const bool automatic = c->store.features == SL_FEATURES_AUTO;
     const uint64_t available = sl_device_memory_available();
+    sl_config_settle_types(c, &job->dataset);
     sl_capacity_settle_store(c, &job->dataset, available);
     if (sl_store_is_open(c))
         sl_access_forecast_now(&job->foresight, c, &job->dataset);
@@ -772,7 +756,6 @@ static int begin(struct sl_job *job)
     }
     SL_TRY(sl_job_nodes_begin(job));
     emit_abandoned(job);
-    emit_weightless(job);
     return SL_OK;
 }
 

@@ -10,7 +10,7 @@
 #include "common/base/error.h"
 #include "common/base/philox.h"
 
-enum { TENSORS_MAX = 4096 };
+enum { TENSORS_MAX = 1 << 17 }; // of thousands of relations
 
 static int take_tensor(struct sl_param_tensor *t, const Sl__Control__Tensor *from, uint64_t offset)
 {
@@ -153,7 +153,7 @@ int sl_params_sha256(const struct sl_params *params, const float *values, uint64
 
 // What a file has to hold: one tensor of it.
 struct wanted {
-    char name[160];
+    char name[320];
     const struct sl_param_tensor *like;
     float *values; // where they go; NULL for a counter
 };

@@ -26,7 +26,7 @@ enum sl_param_role {
 };
 
 struct sl_param_tensor {
-    char name[128];
+    char name[256];
     enum sl_param_role role;
     uint32_t rank; // 0 for a counter alone
     uint64_t shape[SL_SAFETENSORS_MAX_DIMS];

@@ -306,8 +306,8 @@ int sl_dataset_refuse_types(const struct sl_dataset *ds, unsigned need)
         return SL_OK;
     return sl_fail(SL_EUNSUPPORTED,
                    "data set %s: has several types (%u of vertices, %u relations), which `sluice "
-                   "inspect` reads and nothing else does yet: import one relation of its source "
-                   "(`sluice import edgelist`, with --bipartite where it joins two types)",
+                   "inspect` and jobs read and nothing else does yet: import one relation of its "
+                   "source (`sluice import edgelist`, with --bipartite where it joins two types)",
                    ds->path, t->n_types, t->n_relations);
 }
 

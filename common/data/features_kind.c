@@ -14,13 +14,16 @@ const char sl_features_doc[] = "Where features are during training." SL_FEATURES
 
 uint64_t sl_features_bytes(const struct sl_dataset *ds)
 {
-    return sl_dataset_rows(ds) * ds->feat_dim * sl_dtype_bytes(ds->feat_dtype);
+    uint64_t bytes = sl_dataset_rows(ds) * ds->feat_dim * sl_dtype_bytes(ds->feat_dtype);
+    for (uint32_t i = 0; i < ds->typed.n_types; i++)
+        bytes += sl_type_feature_bytes(&ds->typed.type[i]);
+    return bytes;
 }
 
 uint64_t sl_topology_bytes(const struct sl_dataset *ds)
 {
     uint64_t weight = ds->edge_weight ? sizeof *ds->edge_weight : 0;
-    return (ds->n_nodes + 1) * sizeof *ds->indptr +
+    return (sl_dataset_lists(ds) + 1) * sizeof *ds->indptr +
            ds->n_edges * (sl_dtype_bytes(ds->indices_dtype) + weight);
 }
 
@@ -33,6 +36,8 @@ enum sl_features sl_features_settle(enum sl_features features, const struct sl_d
 
 enum sl_features sl_features_choose(const struct sl_dataset *ds, uint64_t available_bytes)
 {
+    if (ds->typed.n_types > 0)
+        return SL_FEATURES_MEMORY; // features by type are read where they are mapped
     uint64_t wanted = sl_features_bytes(ds) + sl_topology_bytes(ds);
     return sl_features_settle(
         wanted > available_bytes / 4 * 3 ? SL_FEATURES_STORAGE : SL_FEATURES_MEMORY, ds);

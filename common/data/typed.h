@@ -56,6 +56,12 @@ static inline uint64_t sl_relation_row(const struct sl_typed *t, const struct sl
     return r->first_row + (v - t->type[r->target].first);
 }
 
+// Of the features of all its vertices; 0: it has none.
+static inline uint64_t sl_type_feature_bytes(const struct sl_vertex_type *type)
+{
+    return type->feat ? type->n * type->feat_dim * sl_dtype_bytes(type->feat_dtype) : 0;
+}
+
 // The relation that a row is of.
 uint32_t sl_typed_relation_of(const struct sl_typed *t, uint64_t row);
 

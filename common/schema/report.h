@@ -102,7 +102,9 @@
     X(, TREE, warnings) /* texts: what a job that is done has to say against itself */ \
     X(, WHOLE, num_params) X(, WHOLE, epochs_left_out, SL_IF(sl_report_totals, lent)) \
     X(, TREE, nodes, SL_IF_NODES) X(, TREE, wires, SL_IF_NODES) /* of stats.h; of the last part */ \
-    X(, WHOLE, val_edges_added, SL_IF(sl_report_totals, widens)) /* to the test's graph */
+    X(, WHOLE, val_edges_added, SL_IF(sl_report_totals, widens)) /* to the test's graph */ \
+    X(, TREE, types, SL_IF(sl_report_totals, typed)) /* of vertices, in the data set */ \
+    X(, TREE, relations, SL_IF(sl_report_totals, typed))
 
 // An epoch: an entry of "epochs", and a line of metrics.jsonl.
 #define SL_REPORT_EPOCH(X, BEGIN, END) \
@@ -240,7 +242,7 @@ struct sl_report_epoch {
 struct sl_report_totals {
     SL_REPORT(SL_MEMBER, SL_MEMBER_BEGIN, SL_MEMBER_END, SL_MEMBER_NONE)
     bool caches, has_optimal, walks, reads, gpus, gpu_samples, lends, lends_graph, lent,
-        several_nodes, widens;
+        several_nodes, widens, typed;
 };
 
 extern const struct sl_fields sl_report_fields, sl_report_epoch_fields;

@@ -57,6 +57,9 @@ class Known(NamedTuple):
         """Those fields of a batch that are of its seeds."""
         return fields
 
+    def fanout(self, info: "_lib.Info") -> Any:
+        return list(info.fanout[: info.n_hops])
+
     def of_graph(self, data: Any, fields: Dict[str, Any], pin: bool) -> Dict[str, Any]:
         return of_whole_graph(data, fields, pin)
 

@@ -91,10 +91,10 @@ class Dataset:
     def to_scipy(self) -> Any:
         """A scipy.sparse.csc_matrix (num_nodes, num_nodes): row u, column v is the edge u -> v, and
         its value the weight, else 1. Edges stand in the order of the data set."""
-        import scipy.sparse
-
         if self.schema is not None:
             raise UsageError("to_scipy: the graph has types: use to_pyg(), or to_numpy()")
+        import scipy.sparse
+
         weight = self.arrays.get("edge_weight")
         values = np.ones(self.num_edges, np.float32) if weight is None else weight
         n = self.num_nodes

@@ -93,6 +93,7 @@ class Relation(ctypes.Structure):
         ("target", _u32),
         ("first_edge", _u64),
         ("n_edges", _u64),
+        ("fanout", _i64 * MAX_HOPS),
     ]
 
 

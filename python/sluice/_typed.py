@@ -70,8 +70,10 @@ class Schema(NamedTuple):
     def fanout(self, values: Mapping[Any, Any], default: Any) -> Dict[str, Any]:
         """What a job says of num_neighbors by relation; default: of those that are not there."""
         found = {self.relation(asked).text: value for asked, value in values.items()}
+        if default is not None:
+            return {**found, "*": default}
         for relation in self.relations:
-            if found.setdefault(relation.text, default) is None:
+            if relation.text not in found:
                 raise UsageError(
                     f"num_neighbors: has nothing for {relation.key}: wanted a list for each "
                     f"relation, such as {relation.key}: [0] of one that is left out"
@@ -166,6 +168,13 @@ class Known(NamedTuple):
     def seeds(self, fields: Fields) -> Dict[str, Any]:
         """Those fields of a batch that are of its seeds."""
         return fields[self.schema.first]
+
+    def fanout(self, info: "_lib.Info") -> Any:
+        relations = info.relations[: info.n_relations]
+        lists = [r.fanout[: info.n_hops] for r in relations]
+        if all(one == lists[0] for one in lists):
+            return lists[0]
+        return dict(zip([r.key for r in self.schema.relations], lists))
 
     def of_graph(self, data: Any, fields: Fields, pin: bool) -> Fields:
         return of_whole_graph(data, fields, pin)

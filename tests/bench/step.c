@@ -153,7 +153,8 @@ static void make_step(const struct options *o, enum sl_precision_kind precision,
     c.model.heads = 8;
     c.model.dropout = 0.5;
     c.model.self_loops = true;
-    must_ok(sl_model_init(&s->model, &c, FEATURES, &objective, sl_device_host(), sl_kernels_cpu()));
+    must_ok(sl_model_init(&s->model, &c, FEATURES, NULL, &objective, sl_device_host(),
+                          sl_kernels_cpu()));
     s->gradient = must(sl_pages_alloc(s->model.n_params * sizeof *s->gradient));
 }
 

@@ -48,6 +48,7 @@ def load(path=LIBRARY):
     lib.sluice_start.argtypes = c.c_void_p, c.c_uint32, c.c_uint64
     for name in ("get_info", "stats", "sampler_get_info"):
         getattr(lib, f"sluice_{name}").argtypes = c.c_void_p, c.c_void_p
+    lib.sluice_get_run.argtypes = c.c_void_p, c.c_uint32, c.c_void_p
     lib.sluice_take.argtypes = c.c_void_p, c.c_void_p, c.c_void_p
     lib.sluice_free.argtypes, lib.sluice_free.restype = (c.c_void_p,), None
     lib.sluice_open.argtypes = lib.sluice_sampler_open.argtypes = c.c_void_p, c.c_void_p

@@ -32,9 +32,9 @@ def test_a_dry_run_says_who_trains_and_how_long(box):
         assert f"epochs      {said}" in text, text
 
 
-def begin(box, **changes):
+def begin(box, env=None, **changes):
     """The job, and where its trainers attach."""
-    running = box.start("run", box.job(job(box, **changes)))
+    running = box.start("run", box.job(job(box, **changes)), env=env)
 
     def said():
         return re.search(r"trainers attach at (@\S+)", "".join(running.output()))

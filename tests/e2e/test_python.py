@@ -44,7 +44,7 @@ def ctype_of(text):
 
 
 def declared(text):
-    """[(name, ctypes type)] of "const uint32_t *indptr, *indices" or "int64_t fanout[8]", and "[8 + 1]"."""
+    """[(name, ctypes type)] of "const uint32_t *indptr, *indices" or "int64_t fanout[8 + 1]"."""
     first, *others = text.split(",")
     kind, name = re.fullmatch(r"(.*?[\s*])(\w+(?:\[[^\]]+\])?)", first.strip(), re.S).groups()
     base = kind.replace("*", "")
@@ -253,7 +253,8 @@ BAD = (
     ({"input_nodes": []}, "input_nodes: is empty, wanted a vertex or more"),
     ({"input_nodes": np.zeros(1500, bool)}, "input_nodes: is empty, wanted a vertex or more"),
     ({"input_nodes": [[1], [2, 3]]}, "input_nodes: is list, wanted an array of numbers"),
-    ({"input_nodes": ("paper", [1])}, "input_nodes: is tuple, wanted an array of numbers"),
+    ({"input_nodes": ("paper", [1])}, "input_nodes: is ('paper', ...), and the graph has vertices"),
+    ({"input_nodes": [[1, 2], [3]]}, "input_nodes: is list, wanted an array of numbers"),
     ({"input_nodes": "trian"}, "input_nodes='trian': wanted 'train', 'val', 'test', 'all'"),
     ({"input_nodes": [4, 1, 4]}, "input_nodes: lists vertex 4 more than once"),
     ({"input_nodes": [4, 1500]}, "input_nodes: has vertex 1500, wanted 0 to 1499"),
@@ -439,14 +440,13 @@ def test_a_data_set_is_saved_and_opened(box):
 def test_no_data_set(box):
     assert "no such directory" in refusal(sluice.open, box.path("nowhere"))
     assert "has no metadata.json" in refusal(sluice.open, box.folder)
-    for name, text in (("a", "{"), ("b", "{}")):
+    for name, text in (("a", "{"), ("b", "{}"), ("c", '{"types": [{"name": "paper"}]}')):
         os.makedirs(box.path(name))
         with open(box.path(name, "metadata.json"), "w") as file:
             file.write(text)
     assert "is not valid JSON" in refusal(sluice.open, box.path("a"))
     assert "has no indptr.npy" in refusal(sluice.open, box.path("b"))
-    box.sluice("generate", "typed", "--nodes", "100", "--out", "typed").ok()
-    assert "has several types" in refusal(sluice.open, box.path("typed"))
+    assert "types and relations are not what they should be" in refusal(sluice.open, box.path("c"))
 
 
 # ---- data sets in memory ------------------------------------------------------------------------

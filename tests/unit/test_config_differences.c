@@ -58,6 +58,9 @@ static const struct other {
     {.path = "model.train_eps", .value = "true"},
     {.path = "model.self_loops", .value = "false"},
     {.path = "model.degrees", .value = "block"},
+    {.path = "model.relations", .value = "mean"},
+    {.path = "model.bases", .value = "4"},
+    {.path = "model.blocks", .value = "4"},
     {.path = "model.weights", .value = "other.safetensors"},
     {.path = "features.kind", .value = "learned"},
     {.path = "features.dim", .value = "32"},
@@ -270,6 +273,24 @@ TEST(a_list_is_as_strict_as_its_entries)
                           (part == SL_CHANGE_ONWARD && whole == SL_CHANGE_REFUSED),
                       "key %s: %s is not that strict", sl_keys[i].path, list);
     }
+}
+
+// An object that is a value is one value, also beside a list.
+TEST(fanouts_by_relation_are_compared_as_a_whole)
+{
+    static const char *const fanouts[] = {
+        "sampler.fanout=[5,5,4]", "sampler.fanout={\"a\": [5,5,4], \"*\": [5,5,4]}",
+        "sampler.fanout={\"a\": [5,5,3], \"*\": [5,5,4]}", "sampler.fanout={\"a\": [5,5,4]}"};
+    for (size_t i = 0; i < SL_COUNT_OF(fanouts); i++)
+        for (size_t k = 0; k < SL_COUNT_OF(fanouts); k++) {
+            struct sl_config_differences d;
+            char *one = resolved(&fanouts[i], 1), *other = resolved(&fanouts[k], 1);
+            compare(one, other, &d);
+            ck_assert_uint_eq(d.n, i != k);
+            ck_assert(i == k || strncmp(d.text, "sampler.fanout: found ", 22) == 0);
+            free(one);
+            free(other);
+        }
 }
 
 TEST(objects_that_one_of_both_lacks_are_looked_into)

@@ -414,7 +414,7 @@ static struct sl_trainer_probe probe(struct scene *s, struct sl_block *b, enum s
                                      struct sl_model *model, struct sl_gather *gather)
 {
     struct sl_trainer_probe out;
-    ck_assert_int_eq(sl_model_init(model, &s->f.config, FEATURES, fixture_objective(CLASSES),
+    ck_assert_int_eq(sl_model_init(model, &s->f.config, FEATURES, NULL, fixture_objective(CLASSES),
                                    s->gpu.device, s->gpu.kernels),
                      SL_OK);
     sl_gather_init(gather, &s->gpu, &s->g.ds, way);
@@ -530,8 +530,8 @@ LOOP_TEST(store_is_pinned_once_in_a_trainers_life, 0, 2)
     const void *feat = s.g.ds.feat;
     give_store_pages(&s.g.ds);
     farm_publish_order(&s.f, 1);
-    ck_assert_int_eq(sl_model_init(&t.model, &s.f.config, FEATURES, fixture_objective(CLASSES),
-                                   s.gpu.device, s.gpu.kernels),
+    ck_assert_int_eq(sl_model_init(&t.model, &s.f.config, FEATURES, NULL,
+                                   fixture_objective(CLASSES), s.gpu.device, s.gpu.kernels),
                      SL_OK);
     sl_gather_init(&t.gather, &s.gpu, &s.g.ds, ways[_i]);
     struct sl_block *b = block_of(&s, 0);

@@ -136,7 +136,8 @@ static void world_init(struct world *w, const struct sl_config *c, uint32_t n_po
     w->g.ds.task = SL_TASK_LINK;
     ck_assert_int_eq(sl_objective_init(&w->objective, c, &w->g.ds), SL_OK);
     ck_assert_int_eq(
-        sl_model_init(&w->model, c, FEATURES, &w->objective, sl_device_host(), kernels), SL_OK);
+        sl_model_init(&w->model, c, FEATURES, NULL, &w->objective, sl_device_host(), kernels),
+        SL_OK);
     w->block = fixture_pair(fixture_block(&w->g.ds, SEED_IDS, SEEDS, c->model.layers, FANOUT, 3, 5),
                             n_positive, c->task.per_positive, 77);
     w->x = fixture_input(&w->g.ds, w->block);

@@ -162,7 +162,8 @@ TEST(deepest_models_fit)
         c.model.residual = true;
         struct sl_model m;
         ck_assert_int_eq(fixture_model(&m, &c, FEATURES, CLASSES, sl_kernels_ref()), SL_OK);
-        ck_assert_uint_le(m.n_tensors, SL_MODEL_MAX_TENSORS);
+        ck_assert_uint_le(m.n_tensors, SL_CONFIG_MAX_LAYERS * (SL_LAYER_TENSORS + SL_NORM_TENSORS) +
+                                           SL_JUMPING_TENSORS + SL_DECODER_TENSORS);
         for (uint32_t t = 0; t < m.n_tensors; t++)
             for (uint32_t u = 0; u < t; u++)
                 ck_assert_str_ne(m.tensor[t].name, m.tensor[u].name);

@@ -268,8 +268,8 @@ LOOP_TEST(gradients_through_a_whole_model, 0, SL_COUNT_OF(cases))
     ck_assert_int_eq(sl_objective_init(&o, &w.config, &w.g.ds), SL_OK);
     const struct sl_kernels *both[] = {sl_kernels_ref(), sl_kernels_cpu()};
     for (int k = 0; k < 2; k++) {
-        ck_assert_int_eq(sl_model_init(&m, &w.config, FEATURES, &o, sl_device_host(), both[k]),
-                         SL_OK);
+        ck_assert_int_eq(
+            sl_model_init(&m, &w.config, FEATURES, NULL, &o, sl_device_host(), both[k]), SL_OK);
         struct sl_block *b =
             fixture_block(&w.g.ds, seeds, SL_COUNT_OF(seeds), 2, w.config.sampler.fanout, 0, 0);
         ck_assert_uint_eq(b->n_targets, cases[_i].task == SL_TASK_MULTICLASS ? 0 : o.n_outputs);

@@ -71,9 +71,9 @@ static struct found train(const struct sl_config *c, enum sl_gather_way way, boo
     f.collective = plugin->collective;
     farm_publish_order(&f, 1);
     sl_arena_access_open(&access, gpu.device, &f.arena);
-    ck_assert_int_eq(
-        sl_model_init(&t.model, c, FEATURES, fixture_objective(CLASSES), gpu.device, gpu.kernels),
-        SL_OK);
+    ck_assert_int_eq(sl_model_init(&t.model, c, FEATURES, NULL, fixture_objective(CLASSES),
+                                   gpu.device, gpu.kernels),
+                     SL_OK);
     sl_gather_init(&t.gather, &gpu, &g.ds, way);
     t.gather.counts_loops = counts_loops && sl_model_drops_loops(&t.model);
     atomic_store(&farm_seat(&f, DEVICE)->cache_rows, NODES / 2);

@@ -50,9 +50,9 @@ static inline void scene_init(struct scene *s, const struct sl_config *c, bool c
         for (uint32_t k = 0; k < CLASSES; k++)
             s->objective.class_weight[k] = 0.5f + (float)k;
     }
-    assert_ok(
-        sl_model_init(&s->cpu, c, FEATURES, &s->objective, sl_device_host(), sl_kernels_cpu()));
-    assert_ok(sl_model_init(&s->far, c, FEATURES, &s->objective, gpu, on_gpu));
+    assert_ok(sl_model_init(&s->cpu, c, FEATURES, NULL, &s->objective, sl_device_host(),
+                            sl_kernels_cpu()));
+    assert_ok(sl_model_init(&s->far, c, FEATURES, NULL, &s->objective, gpu, on_gpu));
     if (sl_model_needs_self_loops(&s->cpu)) {
         assert_ok(sl_self_loops_find(&s->g.ds, 1, &s->loops));
         if (sl_model_needs_out_degrees(&s->cpu))

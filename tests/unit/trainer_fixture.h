@@ -438,7 +438,8 @@ static inline const struct sl_objective *fixture_objective(uint32_t n_outputs)
 static inline int fixture_model(struct sl_model *m, const struct sl_config *c, uint32_t feat_dim,
                                 uint32_t n_classes, const struct sl_kernels *kernels)
 {
-    return sl_model_init(m, c, feat_dim, fixture_objective(n_classes), sl_device_host(), kernels);
+    return sl_model_init(m, c, feat_dim, NULL, fixture_objective(n_classes), sl_device_host(),
+                         kernels);
 }
 
 static inline float *fixture_params(const struct sl_model *m, uint64_t seed)

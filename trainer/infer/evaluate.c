@@ -192,7 +192,8 @@ static int compute(const struct run *r, struct sl_infer_piece *piece)
         .lasting = r->io->x == r->ds->feat,
         .source = layer->index ? NULL : model->features,
         .learned = layer->index == 0 && sl_model_joins(model) ? &model->learned : NULL};
-    struct sl_layer_epilogue after = sl_layer_tail_offer(around, layer, r->params, false, &none);
+    struct sl_layer_epilogue after =
+        sl_layer_tail_offer(around, sl_layer_bias(layer, r->params), false, &none);
     SL_TRY(sl_resident_place(&model->resident, &model->env, &x, !r->range->ids || r->io->x_most,
                              piece));
     struct sl_infer_piece offered = *piece;
@@ -200,8 +201,8 @@ static int compute(const struct run *r, struct sl_infer_piece *piece)
     offered.is_run = !r->range->ids;
     offer_kept(r, &offered);
     SL_TRY(layer->kind->infer(&model->env, layer, r->params, &offered));
-    return sl_layer_tail_infer(&model->env, around, layer, r->params, piece->y, piece->lists.n_dst,
-                               after.applied);
+    return sl_layer_tail_infer(&model->env, around, r->params, &after, piece->y,
+                               piece->lists.n_dst);
 }
 
 // Hands out the rows of the result, which are the device's.
@@ -273,6 +274,7 @@ int sl_evaluate_layer(struct sl_model *model, const struct sl_dataset *ds, const
                       uint32_t layer, const struct sl_infer_range *range,
                       const struct sl_infer_io *io)
 {
+    SL_TRY(sl_model_check_layerwise(model));
     const struct sl_layer *which = &model->layer[layer];
     const struct sl_infer_graph own = {ds, model->self_loops, model->neighbours};
     const struct sl_infer_graph *graph = io->graph ? io->graph : &own;

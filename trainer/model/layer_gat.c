@@ -15,15 +15,7 @@
  * and each vertex is its own neighbour once. Edge weights (visits of random walks) are not looked
  * at: attention is what says how much a neighbour counts.
  *
- * SCORES are products: with the att vectors as the blocks of a block-diagonal matrix (H, H*C) they
- * are z times its transpose. That is H times the arithmetic of a loop, still far less than that of
- * lin, and takes the products' threads and SIMD. Scores are always computed in f32: the
- * exponential multiplies what is rounded there.
- *
- * TRAINING takes the scores from x instead: z matrix' = x (matrix lin)', where matrix lin is (H,
- * d_in). Then z, the widest matrix of a layer, is not read for them, and backward adds nothing to
- * dz: with G = dscore' x, (H, d_in), the scores' part of the gradient of lin is matrix' G, that of
- * att the diagonal blocks of G lin', and that of x is dscore (matrix lin).
+ * Scores and shares: attention.h.
  *
  * INFERENCE keeps z and what it adds to the scores of each vertex from piece to piece where there
  * is memory (source_row_cache.h); else it computes z for the different sources of a piece, a group
@@ -34,6 +26,7 @@
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
+#include "trainer/model/attention.h"
 #include "trainer/model/heads.h"
 #include "trainer/model/source_row_cache.h"
 #include "trainer/model/sources.h"
@@ -62,97 +55,19 @@ static uint32_t describe(const struct sl_layer *layer, struct sl_tensor tensors[
     return RES_WEIGHT + 1;
 }
 
-// *out (heads, heads * width, in the pool): att on the diagonal blocks, zero elsewhere.
-static int attention_matrix(const struct sl_layer_env *env, const float *att, uint32_t heads,
-                            uint32_t width, float **out)
+static struct sl_attention attention_of(const struct sl_layer *layer)
 {
-    *out = sl_layer_floats(env, (uint64_t)heads * heads * width);
-    return *out ? env->kernels->block_diagonal(att, heads, width, *out) : SL_ENOMEM;
+    return (struct sl_attention){sl_heads_count(layer), sl_heads_width(layer)};
 }
 
-// score (rows, heads) of x (rows, k) and what its columns count for each head, (heads, k).
-static int scores(const struct sl_layer_env *env, const float *x, uint64_t rows, uint64_t k,
-                  const float *matrix, uint32_t heads, float *score)
+static struct sl_attention_side side_of(const struct sl_layer *layer, const float *params, int att,
+                                        const float *x, uint64_t rows)
 {
-    return env->kernels->gemm(SL_PRECISION_F32, SL_NO_TRANS, SL_TRANS, rows, heads, k, 1, x, k,
-                              matrix, k, 0, score, heads, env->pool);
-}
-
-static int scores_of_z(const struct sl_layer_env *env, const float *z, uint64_t rows,
-                       const float *att, uint32_t heads, uint32_t width, float *score)
-{
-    float *matrix;
-    SL_TRY(attention_matrix(env, att, heads, width, &matrix));
-    return scores(env, z, rows, (uint64_t)heads * width, matrix, heads, score);
-}
-
-// *out (heads, d_in, in the pool): the attention matrix times lin.
-static int attention_of_x(const struct sl_layer_env *env, const struct sl_layer *layer,
-                          const float *params, const float *matrix, float **out)
-{
-    const uint64_t heads = sl_heads_count(layer), columns = sl_heads_columns(layer);
-    *out = sl_layer_floats(env, heads * layer->d_in);
-    if (!*out)
-        return SL_ENOMEM;
-    return env->kernels->gemm(SL_PRECISION_F32, SL_NO_TRANS, SL_NO_TRANS, heads, layer->d_in,
-                              columns, 1, matrix, columns, params + layer->offset[LIN_WEIGHT],
-                              layer->d_in, 0, *out, layer->d_in, env->pool);
-}
-
-// *score (rows, heads, in the pool) of x under the att vectors of one side.
-static int scores_of_x(const struct sl_layer_env *env, const struct sl_layer *layer,
-                       const float *params, int att, const float *x, uint64_t rows, float **score)
-{
-    const uint32_t heads = sl_heads_count(layer);
-    float *matrix, *of_x;
-    SL_TRY(
-        attention_matrix(env, params + layer->offset[att], heads, sl_heads_width(layer), &matrix));
-    SL_TRY(attention_of_x(env, layer, params, matrix, &of_x));
-    *score = sl_layer_floats(env, rows * heads);
-    return *score ? scores(env, x, rows, layer->d_in, of_x, heads, *score) : SL_ENOMEM;
-}
-
-// What dscore (rows, heads) of one side gives: lin's and att's gradients +=, and dx += unless NULL.
-static int scores_backward(const struct sl_layer_env *env, const struct sl_layer *layer,
-                           const float *params, int att, const float *dscore, const float *x,
-                           uint64_t rows, float *gradient, float *dx)
-{
-    const uint32_t heads = sl_heads_count(layer), width = sl_heads_width(layer);
-    const uint64_t columns = sl_heads_columns(layer), d_in = layer->d_in;
-    const float *lin = params + layer->offset[LIN_WEIGHT];
-    float *matrix, *of_x, *g = sl_layer_floats(env, heads * d_in);
-    float *products = sl_layer_floats(env, heads * columns);
-    if (!g || !products)
-        return SL_ENOMEM;
-    SL_TRY(attention_matrix(env, params + layer->offset[att], heads, width, &matrix));
-    SL_TRY(env->kernels->gemm(SL_PRECISION_F32, SL_TRANS, SL_NO_TRANS, heads, d_in, rows, 1, dscore,
-                              heads, x, d_in, 0, g, d_in, env->pool));
-    SL_TRY(env->kernels->gemm(SL_PRECISION_F32, SL_TRANS, SL_NO_TRANS, columns, d_in, heads, 1,
-                              matrix, columns, g, d_in, 1, gradient + layer->offset[LIN_WEIGHT],
-                              d_in, env->pool));
-    SL_TRY(env->kernels->gemm(SL_PRECISION_F32, SL_NO_TRANS, SL_TRANS, heads, columns, d_in, 1, g,
-                              d_in, lin, d_in, 0, products, columns, env->pool));
-    SL_TRY(env->kernels->add_block_diagonal(products, heads, width, gradient + layer->offset[att]));
-    if (!dx)
-        return SL_OK;
-    SL_TRY(attention_of_x(env, layer, params, matrix, &of_x));
-    return env->kernels->gemm(SL_PRECISION_F32, SL_NO_TRANS, SL_NO_TRANS, rows, d_in, heads, 1,
-                              dscore, heads, of_x, d_in, 1, dx, d_in, env->pool);
-}
-
-// alpha (n_edges, heads)
-static int shares(const struct sl_layer_env *env, const struct sl_csr_view *csr, uint32_t heads,
-                  const float *score_src, const float *score_dst, float *alpha)
-{
-    const struct sl_edge_softmax_args args = {
-        .csr = *csr,
-        .heads = heads,
-        .negative_slope = SL_HEADS_NEGATIVE_SLOPE,
-        .score_src = score_src,
-        .score_dst = score_dst,
-        .alpha = alpha,
-    };
-    return env->kernels->edge_softmax(&args);
+    return (struct sl_attention_side){.x = x,
+                                      .rows = rows,
+                                      .d_in = layer->d_in,
+                                      .lin = params + layer->offset[LIN_WEIGHT],
+                                      .att = params + layer->offset[att]};
 }
 
 static int attend(const struct sl_layer_env *env, const struct sl_layer *layer, const float *params,
@@ -163,9 +78,12 @@ static int attend(const struct sl_layer_env *env, const struct sl_layer *layer, 
     own->alpha = sl_layer_floats(env, (uint64_t)csr->n_edges * heads);
     if (!own->alpha)
         return SL_ENOMEM;
-    SL_TRY(scores_of_x(env, layer, params, ATT_SRC, tape->x, csr->n_src, &own->score_src));
-    SL_TRY(scores_of_x(env, layer, params, ATT_DST, tape->x, csr->n_dst, &own->score_dst));
-    SL_TRY(shares(env, csr, heads, own->score_src, own->score_dst, own->alpha));
+    const struct sl_attention a = attention_of(layer);
+    const struct sl_attention_side src = side_of(layer, params, ATT_SRC, tape->x, csr->n_src);
+    const struct sl_attention_side dst = side_of(layer, params, ATT_DST, tape->x, csr->n_dst);
+    SL_TRY(sl_attention_scores(env, &a, &src, &own->score_src));
+    SL_TRY(sl_attention_scores(env, &a, &dst, &own->score_dst));
+    SL_TRY(sl_attention_shares(env, csr, heads, own->score_src, own->score_dst, own->alpha));
     return sl_heads_drop(env, layer, tape, own->alpha, &own->kept);
 }
 
@@ -192,57 +110,11 @@ static int forward(const struct sl_layer_env *env, const struct sl_layer *layer,
     return sl_heads_sum(env, layer, own->z, own->kept, params + layer->offset[RES_WEIGHT], tape);
 }
 
-// For the gradient dheads of all heads: dz (n_src, H*C, assigned) but for what comes by way of the
-// scores, and the gradients of these, (n_src, H) and (n_dst, H) in the pool.
-static int attend_backward(const struct sl_layer_env *env, const struct sl_layer *layer,
-                           const struct sl_layer_tape *tape, const float *dheads, float *dz,
-                           float **dscore_src, float **dscore_dst)
-{
-    const struct own *own = tape->own;
-    const struct sl_csr_view *csr = &tape->hop.csr;
-    uint32_t heads = sl_heads_count(layer), width = sl_heads_width(layer);
-    uint32_t n_edges = csr->n_edges;
-    struct sl_csr_view transposed;
-    uint32_t *edge;
-    SL_TRY(sl_layer_transpose(env, csr, &transposed, &edge));
-    float *dalpha = sl_layer_floats(env, (uint64_t)n_edges * heads);
-    *dscore_src = sl_layer_floats(env, (uint64_t)csr->n_src * heads);
-    *dscore_dst = sl_layer_floats(env, (uint64_t)csr->n_dst * heads);
-    if (!dalpha || !*dscore_src || !*dscore_dst)
-        return SL_ENOMEM;
-    SL_TRY(env->kernels->edge_dot(csr, heads, width, dheads, own->z, dalpha));
-    if (own->kept != own->alpha)
-        SL_TRY(env->kernels->dropout(dalpha, n_edges, heads, &tape->dropout));
-    const struct sl_edge_softmax_grad_args softmax = {
-        .csr = *csr,
-        .transposed = transposed,
-        .t_edge = edge,
-        .heads = heads,
-        .negative_slope = SL_HEADS_NEGATIVE_SLOPE,
-        .score_src = own->score_src,
-        .score_dst = own->score_dst,
-        .alpha = own->alpha,
-        .dalpha = dalpha,
-        .dscore_src = *dscore_src,
-        .dscore_dst = *dscore_dst,
-    };
-    SL_TRY(env->kernels->edge_softmax_backward(&softmax));
-    const struct sl_aggregate_heads_args args = {
-        .csr = transposed,
-        .heads = heads,
-        .dim = width,
-        .x = dheads,
-        .weight = own->kept,
-        .edge = edge,
-        .y = dz,
-    };
-    return env->kernels->aggregate_heads(&args);
-}
-
 static int backward(const struct sl_layer_env *env, const struct sl_layer *layer,
                     const float *params, const struct sl_layer_tape *tape, float *dy,
                     float *gradient, float *dx)
 {
+    const struct own *own = tape->own;
     const struct sl_csr_view *csr = &tape->hop.csr;
     const struct sl_layer wide = sl_heads_widened(layer);
     float *dheads, *dscore_src, *dscore_dst,
@@ -251,17 +123,30 @@ static int backward(const struct sl_layer_env *env, const struct sl_layer *layer
         return SL_ENOMEM;
     SL_TRY(sl_layer_apply_before(env, layer, &tape->before, dy, csr->n_dst));
     SL_TRY(sl_heads_spread(env, layer, dy, csr->n_dst, &dheads));
-    SL_TRY(attend_backward(env, layer, tape, dheads, dz, &dscore_src, &dscore_dst));
+    const struct sl_attention a = attention_of(layer);
+    const struct sl_attention_edges edges = {.csr = *csr,
+                                             .z = own->z,
+                                             .score_src = own->score_src,
+                                             .score_dst = own->score_dst,
+                                             .alpha = own->alpha,
+                                             .kept = own->kept,
+                                             .dropout = tape->dropout,
+                                             .scale = 1};
+    SL_TRY(sl_attention_backward(env, &a, &edges, dheads, dz, &dscore_src, &dscore_dst));
     const struct sl_layer_gradient lin =
         sl_layer_source_gradient(layer, tape, gradient + layer->offset[LIN_WEIGHT]);
     SL_TRY(sl_layer_product_gradient(env, &wide, dz, &lin, csr->n_src));
     if (dx)
         SL_TRY(sl_layer_product_backward(env, &wide, dz, csr->n_src,
                                          params + layer->offset[LIN_WEIGHT], 0, dx));
-    SL_TRY(scores_backward(env, layer, params, ATT_SRC, dscore_src, tape->x, csr->n_src, gradient,
-                           dx));
-    SL_TRY(scores_backward(env, layer, params, ATT_DST, dscore_dst, tape->x, csr->n_dst, gradient,
-                           dx));
+    const struct sl_attention_side src = side_of(layer, params, ATT_SRC, tape->x, csr->n_src);
+    const struct sl_attention_side dst = side_of(layer, params, ATT_DST, tape->x, csr->n_dst);
+    const struct sl_attention_gradient to_src = {gradient + layer->offset[LIN_WEIGHT],
+                                                 gradient + layer->offset[ATT_SRC], dx};
+    const struct sl_attention_gradient to_dst = {gradient + layer->offset[LIN_WEIGHT],
+                                                 gradient + layer->offset[ATT_DST], dx};
+    SL_TRY(sl_attention_scores_backward(env, &a, &src, dscore_src, &to_src));
+    SL_TRY(sl_attention_scores_backward(env, &a, &dst, dscore_dst, &to_dst));
     return sl_heads_residual_backward(env, layer, dy, tape, params + layer->offset[RES_WEIGHT],
                                       gradient + layer->offset[RES_WEIGHT], dx);
 }
@@ -314,14 +199,15 @@ static int infer_heads(const struct sl_layer_env *env, const struct sl_layer *la
     SL_TRY(sl_sources_product(env, piece, sources, layer->d_in,
                               params + layer->offset[LIN_WEIGHT] + column * layer->d_in,
                               g->heads * g->width, &g->chunk, g->z));
-    SL_TRY(scores_of_z(env, g->z, sources->n, params + layer->offset[ATT_SRC] + column, g->heads,
-                       g->width, g->score_src));
+    const struct sl_attention a = {g->heads, g->width};
+    SL_TRY(sl_attention_scores_of_z(env, &a, g->z, sources->n,
+                                    params + layer->offset[ATT_SRC] + column, g->score_src));
     // The rows' own z: until the sums are made, g->y has room for them.
     SL_TRY(env->kernels->gather_rows(g->z, SL_DTYPE_F32, sources->n, g->heads * g->width, g->own,
                                      csr->n_dst, g->y));
-    SL_TRY(scores_of_z(env, g->y, csr->n_dst, params + layer->offset[ATT_DST] + column, g->heads,
-                       g->width, g->score_dst));
-    SL_TRY(shares(env, csr, g->heads, g->score_src, g->score_dst, g->alpha));
+    SL_TRY(sl_attention_scores_of_z(env, &a, g->y, csr->n_dst,
+                                    params + layer->offset[ATT_DST] + column, g->score_dst));
+    SL_TRY(sl_attention_shares(env, csr, g->heads, g->score_src, g->score_dst, g->alpha));
     const struct sl_aggregate_heads_args args = {
         .csr = *csr, .heads = g->heads, .dim = g->width, .x = g->z, .weight = g->alpha, .y = g->y};
     return env->kernels->aggregate_heads(&args);
@@ -334,13 +220,13 @@ static int make_kept(const struct sl_layer_env *env, const struct sl_layer *laye
                      const float *params, const float *x, uint32_t rows, float **out)
 {
     const struct sl_layer wide = sl_heads_widened(layer);
-    const uint32_t heads = sl_heads_count(layer), width = sl_heads_width(layer);
+    const struct sl_attention a = attention_of(layer);
     SL_TRY(
         sl_layer_product(env, &wide, x, rows, params + layer->offset[LIN_WEIGHT], 0, out[KEPT_Z]));
-    SL_TRY(scores_of_z(env, out[KEPT_Z], rows, params + layer->offset[ATT_SRC], heads, width,
-                       out[KEPT_SRC]));
-    return scores_of_z(env, out[KEPT_Z], rows, params + layer->offset[ATT_DST], heads, width,
-                       out[KEPT_DST]);
+    SL_TRY(sl_attention_scores_of_z(env, &a, out[KEPT_Z], rows, params + layer->offset[ATT_SRC],
+                                    out[KEPT_SRC]));
+    return sl_attention_scores_of_z(env, &a, out[KEPT_Z], rows, params + layer->offset[ATT_DST],
+                                    out[KEPT_DST]);
 }
 
 // All heads, of rows that are kept.
@@ -357,7 +243,7 @@ static int infer_kept(const struct sl_layer_env *env, const struct sl_layer *lay
         return SL_ENOMEM;
     SL_TRY(env->kernels->gather_rows(kept->matrix[KEPT_DST], SL_DTYPE_F32, csr->n_src, heads,
                                      piece->self, csr->n_dst, score_dst));
-    SL_TRY(shares(env, csr, heads, kept->matrix[KEPT_SRC], score_dst, alpha));
+    SL_TRY(sl_attention_shares(env, csr, heads, kept->matrix[KEPT_SRC], score_dst, alpha));
     const struct sl_aggregate_heads_args args = {.csr = *csr,
                                                  .heads = heads,
                                                  .dim = width,

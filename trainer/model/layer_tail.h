@@ -20,9 +20,10 @@
 #include "trainer/model/norm.h"
 
 struct sl_layer_tail {
-    bool hidden; // norm, activation and dropout follow the bias
-    bool rounds; // the output of a batch is bf16 then
-    bool keeps;  // and f32 beside it
+    uint32_t dim; // of its rows
+    bool hidden;  // norm, activation and dropout follow the bias
+    bool rounds;  // the output of a batch is bf16 then
+    bool keeps;   // and f32 beside it
     enum sl_activation activation;
     enum sl_norm_kind norm;
     uint64_t norm_offset[SL_NORM_TENSORS];
@@ -32,35 +33,39 @@ struct sl_layer_tail {
 struct sl_layer_tail_tape {
     uint64_t rows;
     struct sl_dropout dropout;
-    float *y;          // (rows, d_out) the output; NULL where it is bf16 alone
-    uint16_t *rounded; // (rows, sl_layer_pitch(d_out)) the output as bf16, or NULL
+    float *y;          // (rows, dim) the output; NULL where it is bf16 alone
+    uint16_t *rounded; // (rows, sl_layer_pitch(dim)) the output as bf16, or NULL
     struct sl_norm_tape norm;
 };
 
-// What the layer's own last product may do of it: bias, activation and dropout, where there is no
-// norm.
-struct sl_layer_epilogue sl_layer_tail_offer(const struct sl_layer_tail *around,
-                                             const struct sl_layer *layer, const float *params,
+// The layer's bias, NULL where it has none.
+static inline const float *sl_layer_bias(const struct sl_layer *layer, const float *params)
+{
+    return layer->kind->bias == SL_LAYER_NO_BIAS ? NULL : params + layer->offset[layer->kind->bias];
+}
+
+// What the layer's own last product may do of it: bias (dim; NULL: none), activation and dropout,
+// where there is no norm.
+struct sl_layer_epilogue sl_layer_tail_offer(const struct sl_layer_tail *around, const float *bias,
                                              bool training, const struct sl_dropout *dropout);
 
-// x (rows, d_out) is what the layer computed; the bias is added to it in place. tape->y is the
-// output: x itself where there is no norm. `applied`: the layer has taken the offer, and x is the
-// output already. SL_ENOMEM.
+// x (rows, dim) is what the layer computed; the bias is added to it in place. tape->y is the
+// output: x itself where there is no norm. `after` is the offer: where the layer has taken it, x is
+// the output already. SL_ENOMEM.
 int sl_layer_tail_forward(const struct sl_layer_env *env, const struct sl_layer_tail *around,
-                          const struct sl_layer *layer, const float *params, float *x,
-                          uint64_t rows, bool applied, bool training,
-                          const struct sl_dropout *dropout, struct sl_layer_tail_tape *tape);
+                          const float *params, const struct sl_layer_epilogue *after, float *x,
+                          uint64_t rows, bool training, const struct sl_dropout *dropout,
+                          struct sl_layer_tail_tape *tape);
 
-// dy (rows, d_out) in: gradient of the output; out: with `before` applied to it, of what the layer
-// computed. gradient (flat) += .
+// dy (rows, dim) in: gradient of the output; out: with `before` applied to it, of what the layer
+// computed. gradient (flat) += ; dbias, that of the bias, likewise by `before`, or NULL.
 int sl_layer_tail_backward(const struct sl_layer_env *env, const struct sl_layer_tail *around,
-                           const struct sl_layer *layer, const float *params,
-                           const struct sl_layer_tail_tape *tape, float *dy, float *gradient,
-                           struct sl_bias_act_gradient *before);
+                           const float *params, const struct sl_layer_tail_tape *tape, float *dy,
+                           float *gradient, float *dbias, struct sl_bias_act_gradient *before);
 
 // The same as forward outside training, in place.
 int sl_layer_tail_infer(const struct sl_layer_env *env, const struct sl_layer_tail *around,
-                        const struct sl_layer *layer, const float *params, float *x, uint64_t rows,
-                        bool applied);
+                        const float *params, const struct sl_layer_epilogue *after, float *x,
+                        uint64_t rows);
 
 #endif

@@ -54,7 +54,8 @@ static void add_surround(struct sl_model *model, uint32_t l)
 {
     const struct sl_layer *layer = &model->layer[l];
     struct sl_layer_tail *around = &model->around[l];
-    *around = (struct sl_layer_tail){.hidden = !layer->last,
+    *around = (struct sl_layer_tail){.dim = layer->d_out,
+                                     .hidden = !layer->last,
                                      .activation = model->options.activation,
                                      .norm = model->options.norm,
                                      .rounds = sl_layer_rounds(&model->env) && !layer->last,
@@ -89,17 +90,42 @@ static struct sl_layer_options options_of(const struct sl_config *config)
         .degrees = config->model.degrees,
         .activation = ACTIVATIONS[config->model.activation],
         .norm = config->model.norm,
+        .relations = config->model.relations,
+        .bases = config->model.bases,
+        .blocks = config->model.blocks,
     };
 }
 
-static int check_config(const struct sl_config *config, uint32_t feat_dim, uint32_t n_outputs)
+// Whether the kind is one of such graphs.
+static int check_kind(enum sl_model_kind kind, bool typed)
 {
-    if ((size_t)config->model.kind >= SL_COUNT_OF(KINDS) || !KINDS[config->model.kind])
+    const bool of_types = sl_typed_model_is(kind);
+    if (!of_types && ((size_t)kind >= SL_COUNT_OF(KINDS) || !KINDS[kind]))
         return sl_fail(SL_EUNSUPPORTED, "model.kind number %d: this build knows no such model",
-                       (int)config->model.kind);
+                       (int)kind);
+    if (of_types == typed)
+        return SL_OK;
+    return sl_fail(SL_EINVAL, "model.kind: found \"%s\" of graphs of %s, and this one has %s: %s",
+                   sl_model_kind_name(kind), typed ? "one type" : "several types",
+                   typed ? "several" : "one",
+                   typed ? "take " SL_MODEL_OF_TYPES : "take one of those, such as \"graphsage\"");
+}
+
+static int check_config(const struct sl_config *config, uint32_t feat_dim,
+                        const struct sl_typed *typed, uint32_t n_outputs)
+{
+    SL_TRY(check_kind(config->model.kind, typed != NULL));
     if (config->model.layers == 0 || config->model.layers > SL_CONFIG_MAX_LAYERS)
         return sl_fail(SL_EINVAL, "model.layers: found %u, wanted 1 to %d", config->model.layers,
                        SL_CONFIG_MAX_LAYERS);
+    if (typed && (sl_config_is_links(config) || sl_config_learned_dim(config) > 0))
+        return sl_fail(SL_EUNSUPPORTED, "model.kind \"%s\": graphs of several types have no %s",
+                       sl_model_kind_name(config->model.kind),
+                       sl_config_is_links(config)
+                           ? "links yet: set task.kind to \"node\""
+                           : "learned rows yet: set features.kind to \"file\"");
+    if (typed && n_outputs > 0)
+        return SL_OK; // each type has its own features
     if (feat_dim + sl_config_learned_dim(config) == 0 || n_outputs == 0)
         return sl_fail(SL_EINVAL,
                        "a model over %u features and %u classes: the data set must have both",
@@ -112,13 +138,61 @@ static bool is_links(const struct sl_model *model)
     return model->objective->task == SL_TASK_LINK;
 }
 
+static int room_for_tensors(struct sl_model *model, uint32_t n)
+{
+    model->tensor = calloc(n, sizeof *model->tensor);
+    return model->tensor ? SL_OK : sl_fail(SL_ENOMEM, "no memory for %u tensors", n);
+}
+
+// Layers of a plain graph.
+static int add_layers(struct sl_model *model, const struct sl_config *config, uint32_t d_in)
+{
+    const uint32_t layers = config->model.layers, hidden = config->model.hidden;
+    SL_TRY(room_for_tensors(model, layers * (SL_LAYER_TENSORS + SL_NORM_TENSORS) +
+                                       SL_JUMPING_TENSORS + SL_DECODER_TENSORS));
+    for (uint32_t l = 0; l < layers; l++) {
+        bool last = l + 1 == layers && model->jumping.kind == SL_JUMPING_NONE;
+        SL_TRY(add_layer(model, KINDS[config->model.kind], l == 0 ? d_in : hidden,
+                         last ? model->n_outputs : hidden, last));
+    }
+    for (uint32_t l = 0; l < layers; l++)
+        add_surround(model, l);
+    return SL_OK;
+}
+
+static int add_typed_layers(struct sl_model *model, const struct sl_config *config,
+                            const struct sl_typed *typed)
+{
+    SL_TRY(sl_typed_model_create(config, typed, &model->options, &model->env, &model->typed));
+    const uint32_t n = sl_typed_model_count(model->typed);
+    SL_TRY(room_for_tensors(model, n + SL_JUMPING_TENSORS));
+    sl_typed_model_describe(model->typed, model->tensor, &model->n_params);
+    model->n_tensors = n;
+    model->n_layers = config->model.layers;
+    model->jumping.kind = SL_JUMPING_LAST;
+    return SL_OK;
+}
+
+// The linear layer behind the layers, and the decoder.
+static void add_ends(struct sl_model *model, const struct sl_config *config)
+{
+    uint32_t n = sl_jumping_describe(&model->jumping, &model->tensor[model->n_tensors]);
+    place_tensors(model, n, SL_TENSOR_NO_LAYER, model->jumping.offset);
+    if (!is_links(model))
+        return;
+    model->decoder = sl_decoder_of(config);
+    n = sl_decoder_describe(&model->decoder, &model->tensor[model->n_tensors]);
+    place_tensors(model, n, SL_TENSOR_NO_LAYER, model->decoder.offset);
+}
+
 int sl_model_init(struct sl_model *model, const struct sl_config *config, uint32_t feat_dim,
-                  const struct sl_objective *objective, const struct sl_device *device,
-                  const struct sl_kernels *kernels)
+                  const struct sl_typed *typed, const struct sl_objective *objective,
+                  const struct sl_device *device, const struct sl_kernels *kernels)
 {
     memset(model, 0, sizeof *model);
-    SL_TRY(check_config(config, feat_dim, objective->n_outputs));
-    uint32_t layers = config->model.layers, hidden = config->model.hidden;
+    if (typed && typed->n_types == 0)
+        typed = NULL;
+    SL_TRY(check_config(config, feat_dim, typed, objective->n_outputs));
     model->dropout = (float)config->model.dropout;
     model->input_dropout = (float)config->model.input_dropout;
     model->seed = config->seed;
@@ -141,25 +215,13 @@ int sl_model_init(struct sl_model *model, const struct sl_config *config, uint32
         .from = config->features.kind == SL_INPUT_LEARNED ? 0 : feat_dim,
         .dim = sl_config_learned_dim(config),
     };
-    const uint32_t d_in = model->learned.from + model->learned.dim;
     model->jumping = (struct sl_jumping){.kind = config->model.jumping,
-                                         .n_layers = layers,
-                                         .hidden = hidden,
+                                         .n_layers = config->model.layers,
+                                         .hidden = config->model.hidden,
                                          .n_outputs = model->n_outputs};
-    for (uint32_t l = 0; l < layers; l++) {
-        bool last = l + 1 == layers && model->jumping.kind == SL_JUMPING_NONE;
-        SL_TRY(add_layer(model, KINDS[config->model.kind], l == 0 ? d_in : hidden,
-                         last ? model->n_outputs : hidden, last));
-    }
-    for (uint32_t l = 0; l < layers; l++)
-        add_surround(model, l);
-    uint32_t n = sl_jumping_describe(&model->jumping, &model->tensor[model->n_tensors]);
-    place_tensors(model, n, SL_TENSOR_NO_LAYER, model->jumping.offset);
-    if (is_links(model)) {
-        model->decoder = sl_decoder_of(config);
-        n = sl_decoder_describe(&model->decoder, &model->tensor[model->n_tensors]);
-        place_tensors(model, n, SL_TENSOR_NO_LAYER, model->decoder.offset);
-    }
+    SL_TRY(typed ? add_typed_layers(model, config, typed)
+                 : add_layers(model, config, model->learned.from + model->learned.dim));
+    add_ends(model, config);
     sl_rounded_weights_init(&model->rounded, device, kernels, model->env.precision, model->tensor,
                             model->n_tensors);
     model->env.rounded = &model->rounded;
@@ -175,6 +237,8 @@ void sl_model_fini(struct sl_model *model)
     sl_source_row_cache_free(&model->kept);
     sl_source_row_cache_free(&model->kept_sums);
     free(model->cell_ids);
+    free(model->tensor);
+    sl_typed_model_destroy(model->typed);
     sl_objective_unplace(&model->placed, model->env.device);
     sl_mempool_fini(&model->pool);
     sl_mempool_fini(&model->notes);
@@ -184,6 +248,8 @@ void sl_model_fini(struct sl_model *model)
 uint32_t sl_model_infer_width(const struct sl_model *model)
 {
     uint32_t width = 0;
+    if (model->typed)
+        return 0;
     for (uint32_t l = 0; l + 1 < model->n_layers; l++)
         width = SL_MAX(width, model->layer[l].d_out);
     if (model->objective->task == SL_TASK_LINK)
@@ -191,9 +257,19 @@ uint32_t sl_model_infer_width(const struct sl_model *model)
     return width;
 }
 
+int sl_model_check_layerwise(const struct sl_model *model)
+{
+    if (!model->typed)
+        return SL_OK;
+    return sl_fail(SL_EUNSUPPORTED,
+                   "a model of a graph of several types is not applied layer by layer to all "
+                   "vertices: evaluate it by batches, with evaluate.fanout of -1 for all "
+                   "neighbours");
+}
+
 bool sl_model_needs_self_loops(const struct sl_model *model)
 {
-    return model->layer[0].kind->needs_degrees;
+    return !model->typed && model->layer[0].kind->needs_degrees;
 }
 
 bool sl_model_needs_out_degrees(const struct sl_model *model)
@@ -227,6 +303,8 @@ int sl_model_prepare_inference(struct sl_model *model, const struct sl_config *c
                                struct sl_neighbours *neighbours)
 {
     struct sl_infer_graph own;
+    if (model->typed) // evaluated by sampled blocks
+        return SL_OK;
     if (sl_sampler_flags[config->sampler.kind] & SL_SAMPLER_BY_WEIGHT)
         SL_TRY(sl_weightless_drop(ds, sl_model_needs_self_loops(model), threads));
     SL_TRY(sl_model_prepare_graph(model, config, ds, threads, loops, neighbours, &own));
@@ -242,7 +320,8 @@ struct sl_block_shape sl_model_block_shape(const struct sl_model *model)
                                    .n_targets = is_links(model)                 ? o->per_positive
                                                 : o->task == SL_TASK_MULTICLASS ? 0
                                                                                 : o->n_outputs,
-                                   .has_pairs = is_links(model)};
+                                   .has_pairs = is_links(model),
+                                   .n_types = model->typed ? model->typed->typed->n_types : 0};
 }
 
 static int check_abort(const struct sl_model *model)
@@ -289,25 +368,25 @@ static int forward_layer(struct sl_model *model, const float *params, struct sl_
         .seed = model->seed,
         .epoch = block.header->epoch,
         .batch = (uint32_t)block.header->batch,
-        .layer = SL_MODEL_OWN_DROPOUT + l,
+        .layer = SL_LAYER_OWN_DROPOUT + l,
     };
     *tape = (struct sl_layer_tape){
         .hop = hop_of(block, model->n_layers - 1 - l), .training = training, .dropout = dropout};
     take_source(model, l, x, tape);
     dropout.rate = model->dropout;
     dropout.layer = l + 1;
-    tape->after = sl_layer_tail_offer(&model->around[l], layer, params, training, &dropout);
+    tape->after =
+        sl_layer_tail_offer(&model->around[l], sl_layer_bias(layer, params), training, &dropout);
     SL_TRY(layer->kind->forward(&model->env, layer, params,
                                 training && (l > 0 || model->learned.dim > 0), tape));
-    return sl_layer_tail_forward(&model->env, &model->around[l], layer, params, tape->y,
-                                 tape->hop.csr.n_dst, tape->after.applied, training, &dropout,
-                                 &model->around_tape[l]);
+    return sl_layer_tail_forward(&model->env, &model->around[l], params, &tape->after, tape->y,
+                                 tape->hop.csr.n_dst, training, &dropout, &model->around_tape[l]);
 }
 
 bool sl_model_drops_loops(const struct sl_model *model)
 {
     const struct sl_layer *layer = &model->layer[0];
-    return layer->kind->self_edge && layer->kind->self_edge(layer);
+    return !model->typed && layer->kind->self_edge && layer->kind->self_edge(layer);
 }
 
 bool sl_model_keeps_features(const struct sl_model *model)
@@ -317,7 +396,7 @@ bool sl_model_keeps_features(const struct sl_model *model)
 
 bool sl_model_take_half(struct sl_model *model, const struct sl_dataset *ds)
 {
-    model->half = ds->feat_dtype == SL_DTYPE_F16 && ds->feat_dim % 2 == 0 &&
+    model->half = !model->typed && ds->feat_dtype == SL_DTYPE_F16 && ds->feat_dim % 2 == 0 &&
                   !model->env.device->is_host && sl_model_keeps_features(model) &&
                   model->layer[0].kind->reads_half;
     return model->half;
@@ -331,15 +410,10 @@ static struct sl_dropout input_dropout(const struct sl_model *model, struct sl_b
                                .batch = (uint32_t)block.header->batch};
 }
 
-int sl_model_forward(struct sl_model *model, const float *params, struct sl_block_view block,
-                     void *x, bool training, float **outputs)
+// The last layer's rows, and those before it in model->jumping_tape.
+static int forward_layers(struct sl_model *model, const float *params, struct sl_block_view block,
+                          void *x, bool training, float **outputs)
 {
-    sl_mempool_reset(&model->pool);
-    sl_mempool_reset(&model->notes);
-    if (training) { // the device's memory is for batches now
-        sl_resident_release(&model->resident);
-        sl_mempool_fini(&model->scoring);
-    }
     if (model->learned.dim > 0)
         SL_TRY(sl_learned_input(&model->env, &model->learned, block, x, &x));
     model->input_mask = input_dropout(model, block);
@@ -353,6 +427,23 @@ int sl_model_forward(struct sl_model *model, const float *params, struct sl_bloc
         model->jumping_tape.rounded[l] = model->around_tape[l].rounded;
     }
     *outputs = model->around_tape[model->n_layers - 1].y;
+    return SL_OK;
+}
+
+int sl_model_forward(struct sl_model *model, const float *params, struct sl_block_view block,
+                     void *x, bool training, float **outputs)
+{
+    sl_mempool_reset(&model->pool);
+    sl_mempool_reset(&model->notes);
+    if (training) { // the device's memory is for batches now
+        sl_resident_release(&model->resident);
+        sl_mempool_fini(&model->scoring);
+    }
+    SL_TRY(model->typed ? sl_typed_model_forward(model->typed, params, block, x, training,
+                                                 model->pulse, outputs)
+                        : forward_layers(model, params, block, x, training, outputs));
+    if (model->typed)
+        model->jumping_tape.h[model->n_layers - 1] = *outputs;
     if (model->jumping.kind == SL_JUMPING_NONE)
         return SL_OK;
     model->jumping_tape.rows = block.header->n_seeds;
@@ -381,9 +472,10 @@ static int backward_layers(struct sl_model *model, const float *params, float *d
         if (jumps)
             SL_TRY(sl_jumping_backward(&model->env, &model->jumping, params, &model->jumping_tape,
                                        l, doutputs, dy));
-        SL_TRY(sl_layer_tail_backward(&model->env, &model->around[l], layer, params,
-                                      &model->around_tape[l], dy, gradient,
-                                      &model->tape[l].before));
+        const float *bias = sl_layer_bias(layer, params);
+        SL_TRY(sl_layer_tail_backward(
+            &model->env, &model->around[l], params, &model->around_tape[l], dy, gradient,
+            bias ? gradient + (bias - params) : NULL, &model->tape[l].before));
         float *dx = NULL;
         if (l > 0)
             dx = gradient_of_output(model, l - 1);
@@ -402,6 +494,20 @@ static int backward_layers(struct sl_model *model, const float *params, float *d
     return sl_learned_leave(&model->env, &model->learned,
                             model->input_dropout > 0 ? &model->input_mask : NULL,
                             model->tape[0].hop.csr.n_src, dy);
+}
+
+static int backward_typed(struct sl_model *model, const float *params, float *doutputs,
+                          float *gradient)
+{
+    const struct sl_layer_env *env = &model->env;
+    const uint64_t rows = model->jumping_tape.rows;
+    float *dh = sl_layer_floats(env, rows * model->typed->hidden);
+    if (!dh)
+        return SL_ENOMEM;
+    SL_TRY(sl_jumping_gradient(env, &model->jumping, &model->jumping_tape, doutputs, gradient));
+    SL_TRY(sl_jumping_backward(env, &model->jumping, params, &model->jumping_tape,
+                               model->n_layers - 1, doutputs, dh));
+    return sl_typed_model_backward(model->typed, params, dh, model->pulse, gradient);
 }
 
 static int clear_gradient(const struct sl_model *model, float *gradient)
@@ -457,7 +563,8 @@ int sl_model_train(struct sl_model *model, const float *params, struct sl_block_
     SL_TRY(clear_gradient(model, gradient));
     SL_TRY(is_links(model) ? train_pairs(model, params, block, outputs, doutputs, gradient, result)
                            : loss_of(model, block, outputs, doutputs, result));
-    return backward_layers(model, params, doutputs, gradient);
+    return model->typed ? backward_typed(model, params, doutputs, gradient)
+                        : backward_layers(model, params, doutputs, gradient);
 }
 
 int sl_model_evaluate(struct sl_model *model, const float *params, struct sl_block_view block,

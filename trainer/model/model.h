@@ -24,7 +24,7 @@
  * rounded rows. Layer-wise inference keeps f32.
  *
  * Dropout keys: the input's dropout is layer 0 of the Philox stream, the one after hidden layer l
- * is layer l + 1, a layer's own (attention) is layer SL_MODEL_OWN_DROPOUT + l; epoch and batch come
+ * is layer l + 1, a layer's own (attention) is layer SL_LAYER_OWN_DROPOUT + l; epoch and batch come
  * from the block. A mask thus depends on what it is for and never on which trainer computes it.
  */
 #ifndef SL_TRAINER_MODEL_MODEL_H
@@ -48,12 +48,7 @@
 #include "trainer/model/resident.h"
 #include "trainer/model/rounded_weights.h"
 #include "trainer/model/layer_tail.h"
-
-enum {
-    SL_MODEL_MAX_TENSORS = SL_CONFIG_MAX_LAYERS * (SL_LAYER_TENSORS + SL_NORM_TENSORS) +
-                           SL_JUMPING_TENSORS + SL_DECODER_TENSORS,
-    SL_MODEL_OWN_DROPOUT = 128,
-};
+#include "trainer/model/typed_model.h"
 
 // Another graph of the data set's vertices than the model's own, for inference.
 struct sl_infer_graph {
@@ -66,11 +61,13 @@ struct sl_model {
     uint32_t n_layers;
     struct sl_layer layer[SL_CONFIG_MAX_LAYERS];
     struct sl_layer_tail around[SL_CONFIG_MAX_LAYERS];
-    struct sl_jumping jumping;
+    struct sl_typed_model
+        *typed;                // of a graph of several types, owned; `layer`, `around` are unused
+    struct sl_jumping jumping; // of types: LAST, without the activation before it
     struct sl_decoder decoder; // of links
     uint32_t n_outputs;
     uint32_t n_tensors;
-    struct sl_tensor tensor[SL_MODEL_MAX_TENSORS]; // order of the file
+    struct sl_tensor *tensor; // (n_tensors) order of the file; owned
     uint64_t n_params;
 
     float dropout, input_dropout;
@@ -108,17 +105,22 @@ struct sl_model {
 };
 
 // Layers and tensors for this job, with the objective's outputs; feat_dim is the file's, to which
-// learned columns are added where the job has them. SL_EUNSUPPORTED for a kind that is
-// not in the table, SL_EINVAL. The configuration is not kept, the objective is. The struct must not
-// move afterwards.
+// learned columns are added where the job has them. `typed` (n_types not 0) is the graph's where it
+// has several types, each with its own width; else NULL or without types. SL_EUNSUPPORTED for a
+// kind that is not in the table, SL_EINVAL. The configuration is not kept, the objective and
+// `typed` are. The struct must not move afterwards.
 int sl_model_init(struct sl_model *model, const struct sl_config *config, uint32_t feat_dim,
-                  const struct sl_objective *objective, const struct sl_device *device,
-                  const struct sl_kernels *kernels);
+                  const struct sl_typed *typed, const struct sl_objective *objective,
+                  const struct sl_device *device, const struct sl_kernels *kernels);
 void sl_model_fini(struct sl_model *model); // safe on a zeroed struct
 
 // Floats a row of the widest activation that layer-wise inference keeps of all vertices: outputs
 // only of links; 0 where it keeps none.
 uint32_t sl_model_infer_width(const struct sl_model *model);
+
+// SL_EUNSUPPORTED with what to do where layers cannot be applied to all vertices one after the
+// other: of graphs of several types.
+int sl_model_check_layerwise(const struct sl_model *model);
 
 // True when degrees are counted without the graph's own self-loops: inference then needs
 // model->self_loops; with its out-degrees too where the second is true.
@@ -128,7 +130,7 @@ bool sl_model_needs_out_degrees(const struct sl_model *model);
 // Looks up what layer-wise inference of this model needs of the graph beside its edges, in a pass
 // over them: the caller's `loops` and `neighbours` (zeroed, and released by the caller whatever is
 // returned) are filled as needed, and the model points to them. The data set must outlive it; of a
-// job that samples by weight it has no edges of weight 0 from then on.
+// job that samples by weight it has no edges of weight 0 from then on. Nothing is done of types.
 int sl_model_prepare_inference(struct sl_model *model, const struct sl_config *config,
                                struct sl_dataset *ds, int threads, struct sl_self_loops *loops,
                                struct sl_neighbours *neighbours);

@@ -127,6 +127,15 @@ int sl_norm_backward(const struct sl_layer_env *env, const struct sl_norm *norm,
                        : running_backward(env, &args, variance);
 }
 
+int sl_norm_keep(const struct sl_layer_env *env, const struct sl_norm *norm, const float *params,
+                 float *gradient)
+{
+    for (int i = RUNNING_MEAN; i <= RUNNING_VAR && norm->kind == SL_NORM_BATCH; i++)
+        SL_TRY(env->device->copy(gradient + norm->offset[i], params + norm->offset[i],
+                                 norm->dim * sizeof *gradient));
+    return SL_OK;
+}
+
 int sl_norm_infer(const struct sl_layer_env *env, const struct sl_norm *norm, const float *params,
                   float *x, uint64_t rows)
 {

@@ -53,6 +53,10 @@ int sl_norm_backward(const struct sl_layer_env *env, const struct sl_norm *norm,
                      const float *params, const struct sl_norm_tape *tape, const float *dy,
                      float *gradient, float *dx);
 
+// A batch without rows leaves the running statistics as they are.
+int sl_norm_keep(const struct sl_layer_env *env, const struct sl_norm *norm, const float *params,
+                 float *gradient);
+
 // x (rows, dim) is normalised in place as outside training.
 int sl_norm_infer(const struct sl_layer_env *env, const struct sl_norm *norm, const float *params,
                   float *x, uint64_t rows);

@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-enum { SL_TENSOR_RANK = 3, SL_TENSOR_NAME_BYTES = 64 };
+enum { SL_TENSOR_RANK = 4, SL_TENSOR_NAME_BYTES = 256 };
 
 // What an update does to a tensor.
 enum sl_tensor_role {

@@ -1,0 +1,142 @@
+/*
+ * types.c - which jobs there are on a graph of several types.
+ *
+ * A typed graph has models of its own, and some of what plain graphs have is not there yet: a table
+ * says what, and what to use.
+ */
+#include "config/config.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/bits.h"
+#include "common/base/error.h"
+#include "common/data/dataset.h"
+#include "config/keys_internal.h"
+
+// Keys that may have these words alone, "a or b"; a bool has "true" and "false".
+static const struct rule {
+    const char *key, *words, *advice;
+} rules[] = {
+    {"task.kind", "node", "take \"node\", as links are learned on graphs of one type alone"},
+    {"features.kind", "file", "take \"file\", as rows are learned on graphs of one type alone"},
+    {"sampler.kind", "khop or weighted or labor", "take \"khop\""},
+    {"sampler.subgraph", "directional", "take it out"},
+    {"sampler.disjoint", "false", "take it out"},
+    {"order.kind", "shuffled or listed", "take \"shuffled\""},
+    {"store.features", "auto or memory",
+     "take it out: features by type are read where they are mapped"},
+    {"cache.policy", "auto or none",
+     "take it out: features by type are read where they are mapped"},
+    {"updates.exchange", "board", "take it out: cores alone train it"},
+};
+
+bool sl_model_is_typed(enum sl_model_kind kind)
+{
+    return sl_word_is_among(sl_model_kind_name(kind), SL_MODEL_OF_TYPES);
+}
+
+static const char *word_at(const struct sl_key *key, const struct sl_config *c)
+{
+    if (key->type == SL_KEY_BOOL)
+        return *(const bool *)((const char *)c + key->offset) ? "true" : "false";
+    return sl_key_word(key, c);
+}
+
+static int check_rule(const struct rule *rule, const struct sl_config *c,
+                      const struct sl_dataset *ds)
+{
+    const struct sl_key *key = sl_key_find(rule->key);
+    const char *found = word_at(key, c);
+    if (sl_word_is_among(found, rule->words))
+        return SL_OK;
+    return sl_fail(SL_EUNSUPPORTED,
+                   "%s: found \"%s\" with data set '%s', whose graph has several types, wanted %s: "
+                   "%s",
+                   rule->key, found, ds->path, rule->words, rule->advice);
+}
+
+// "rsage", "rgat" or "external"
+static const char *list_kinds(bool typed, char *out, size_t bytes)
+{
+    const char *last = "external";
+    size_t n = 0;
+    out[0] = '\0';
+    for (unsigned k = 0; k < SL_MODEL_EXTERNAL && n < bytes; k++)
+        if (sl_model_is_typed((enum sl_model_kind)k) == typed)
+            n += (size_t)snprintf(out + n, bytes - n, "%s\"%s\"", n ? ", " : "",
+                                  sl_model_kind_name((enum sl_model_kind)k));
+    if (n < bytes)
+        snprintf(out + n, bytes - n, "%s\"%s\"", n ? " or " : "", last);
+    return out;
+}
+
+static int check_model(const struct sl_config *c, const struct sl_dataset *ds)
+{
+    const bool typed = ds->typed.n_types > 0;
+    char kinds[160];
+    if (sl_config_is_external(c) || sl_model_is_typed(c->model.kind) == typed)
+        return SL_OK;
+    return sl_fail(
+        SL_EINVAL,
+        "model.kind: found \"%s\" with data set '%s', whose graph has %s, wanted %s: set "
+        "it to one of them",
+        sl_model_kind_name(c->model.kind), ds->path,
+        typed ? "several types of vertices" : "one type of vertices",
+        list_kinds(typed, kinds, sizeof kinds));
+}
+
+static int check_plain(const struct sl_config *c, const struct sl_dataset *ds)
+{
+    const bool trains = sl_fanout_is_named(&c->sampler.fanout_names);
+    if (!trains && !sl_fanout_is_named(&c->evaluate.fanout_names))
+        return SL_OK;
+    return sl_fail(SL_EINVAL,
+                   "%s.fanout: found lists by relation with data set '%s', whose graph has one "
+                   "type of vertices, wanted one list, such as [15, 10]: give one",
+                   trains ? "sampler" : "evaluate", ds->path);
+}
+
+// Devices and nodes, as far as they are known.
+static int check_machine(const struct sl_config *c, const struct sl_dataset *ds)
+{
+    for (uint32_t d = 0; d < c->n_devices; d++)
+        if (c->devices[d].kind != SL_DEVICE_CPU)
+            return sl_fail(SL_EUNSUPPORTED,
+                           "devices: found a GPU at [%u] with data set '%s', whose graph has "
+                           "several types, wanted cores alone: set devices to \"cpu\"",
+                           d, ds->path);
+    if (c->nodes > 1)
+        return sl_fail(SL_EUNSUPPORTED,
+                       "nodes: found %u with data set '%s', whose graph has several types, wanted "
+                       "1: set it to 1",
+                       c->nodes, ds->path);
+    return SL_OK;
+}
+
+int sl_config_check_types(const struct sl_config *c, const struct sl_dataset *ds)
+{
+    if (ds->typed.n_types > 0)
+        for (size_t i = 0; i < SL_COUNT_OF(rules); i++)
+            SL_TRY(check_rule(&rules[i], c, ds));
+    SL_TRY(check_model(c, ds));
+    return ds->typed.n_types > 0 ? check_machine(c, ds) : check_plain(c, ds);
+}
+
+void sl_config_settle_types(struct sl_config *c, const struct sl_dataset *ds)
+{
+    if (ds->typed.n_types == 0 || !c->evaluate.full)
+        return;
+    c->evaluate.full = false;
+    c->evaluate.n_fanout = c->model.layers;
+    for (uint32_t l = 0; l < c->model.layers; l++)
+        c->evaluate.fanout[l] = -1;
+}
+
+bool sl_config_evaluates_all(const struct sl_config *c)
+{
+    bool all = !sl_fanout_is_named(&c->evaluate.fanout_names);
+    for (uint32_t h = 0; h < c->evaluate.n_fanout; h++)
+        all &= c->evaluate.fanout[h] < 0;
+    return all;
+}

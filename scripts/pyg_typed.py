@@ -1,0 +1,102 @@
+"""Models of graphs of several types from torch_geometric's classes, as sluice names their tensors:
+for scripts/check_pyg.py and tests/golden/make_pyg_typed.py."""
+import torch
+from torch_geometric.nn import BatchNorm, GATConv, HeteroConv, LayerNorm, RGCNConv, SAGEConv
+from torch_geometric.nn.module_dict import ModuleDict
+
+ACTIVATIONS = {
+    "relu": torch.nn.functional.relu,
+    "elu": torch.nn.functional.elu,
+    "leaky_relu": torch.nn.functional.leaky_relu,  # slope 0.01
+}
+KINDS = ("rsage", "rgat", "rgcn")
+
+
+def norm_of(kind, dim):
+    return BatchNorm(dim) if kind == "batch" else LayerNorm(dim, mode="node")
+
+
+class TypedModel(torch.nn.Module):
+    """`model` of a job's resolved configuration, on types {name: width of features} and relations
+    [(source, name, target)]; the first type is the one with labels."""
+
+    def __init__(self, model, types, relations, outputs):
+        super().__init__()
+        self.kind, self.hidden, self.layers = model["kind"], model["hidden"], model["layers"]
+        self.act = ACTIVATIONS[model.get("activation", "relu")]
+        self.relations, self.labelled = relations, next(iter(types))
+        targets = {r[2] for r in relations}
+        norm = model.get("norm", "none")
+        self.convs = torch.nn.ModuleList(
+            self.layer(model, types if i == 0 else dict.fromkeys(types, self.hidden))
+            for i in range(self.layers)
+        )
+        if norm != "none":
+            self.norms = torch.nn.ModuleList(
+                ModuleDict(
+                    {t: norm_of(norm, self.hidden) for t in types if t in targets or self.whole}
+                )
+                for _ in range(self.layers - 1)
+            )
+        if self.whole:
+            self.lin_dict = ModuleDict(
+                {t: torch.nn.Linear(dim, self.hidden) for t, dim in types.items() if dim}
+            )
+        self.lin = torch.nn.Linear(self.hidden, outputs)
+        self.normalises = norm != "none"
+
+    @property
+    def whole(self):
+        """Whether a layer sees all types as one matrix."""
+        return self.kind == "rgcn"
+
+    def layer(self, model, widths):
+        if self.whole:
+            return RGCNConv(
+                self.hidden,
+                self.hidden,
+                len(self.relations),
+                num_bases=model.get("bases") or None,
+                num_blocks=model.get("blocks") or None,
+            )
+        if self.kind == "rsage":
+
+            def conv(d_in):
+                return SAGEConv(d_in, self.hidden)
+
+        else:
+            heads = model.get("heads", 8)
+
+            def conv(d_in):
+                return GATConv(d_in, self.hidden // heads, heads, add_self_loops=False)
+
+        return HeteroConv(
+            {r: conv((widths[r[0]], widths[r[2]])) for r in self.relations},
+            aggr=model.get("relations", "sum"),
+        )
+
+    def convolve(self, conv, x, edges):
+        if not self.whole:
+            return conv(x, edges)
+        sizes = [len(rows) for rows in x.values()]
+        first = dict(zip(x, [sum(sizes[:i]) for i in range(len(sizes))]))
+        index, kind = [], []
+        for i, (source, name, target) in enumerate(self.relations):
+            e = edges[source, name, target]
+            index.append(torch.stack([e[0] + first[source], e[1] + first[target]]))
+            kind.append(torch.full((e.size(1),), i))
+        y = conv(torch.cat(list(x.values())), torch.cat(index, 1), torch.cat(kind))
+        return dict(zip(x, torch.split(y, sizes)))
+
+    def forward(self, x, edges):
+        """Logits of all vertices of the first type."""
+        if self.whole:
+            x = {t: self.act(self.lin_dict[t](rows)) for t, rows in x.items() if t in self.lin_dict}
+        for i, conv in enumerate(self.convs):
+            x = self.convolve(conv, x, edges)
+            if i + 1 == self.layers:
+                break
+            if self.normalises:
+                x = {t: self.norms[i][t](rows) for t, rows in x.items()}
+            x = {t: self.act(rows) for t, rows in x.items()}
+        return self.lin(x[self.labelled])

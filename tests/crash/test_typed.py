@@ -1,0 +1,86 @@
+"""Jobs on graphs of several types: workers die, runs stop and go on; the result is the same."""
+
+from harness import cases, fingerprint, read_json, whole
+from test_resume import killed_at
+from test_typed_jobs import WRITES, job
+
+
+def typed_job(box, **changes):
+    return job(
+        box,
+        **{
+            "sampler.fanout": {WRITES: [4, 3], "*": [2, 2]},
+            "epochs": 3,
+            "allocation": {"samplers": 2, "trainers": 2, "switching": False},
+            "updates.batches_per_update": 2,
+            "evaluate.test": "each",
+            **changes,
+        },
+    )
+
+
+def undisturbed(box):
+    return box.undisturbed("crash-typed", typed_job(box))
+
+
+def dies(box, point):
+    result, report = box.run(typed_job(box), env={"SLUICE_FAILPOINT": point})
+    result.ok()
+    assert len(report["restarts"]) == 1, report["restarts"]
+    assert fingerprint(report) == undisturbed(box)
+
+
+@cases("sampler_drawn:5", "trainer_gradient:7")
+def test_worker_dies(box, point):
+    dies(box, point)
+
+
+@whole
+@cases("sampler_claimed:9", "sampler_allocated:5", "sampler_published:14", "trainer_claimed:3",
+       "trainer_extracted:8", "trainer_apply:3", "trainer_flipped:4", "trainer_done:9")
+def test_worker_dies_anywhere(box, point):
+    dies(box, point)
+
+
+def gone_on(box, point):
+    """All of it is killed twice: behind the first checkpoint, and where the run from there is. It
+    goes on with these fanouts alone."""
+    config = typed_job(box, checkpoint={"every_updates": 2, "keep": 2})
+    path = box.job(config)
+    killed_at(box, path, "broker_checkpoint_named", "trainer_gradient:7", role="broker")
+    others = {WRITES: [4, 3], "*": [2, 1]}, [4, 3]
+    for other in others:
+        sampler = {**config["sampler"], "fanout": other}
+        result, _ = box.run(dict(config, sampler=sampler), name="other")
+        result.error(2, r"sampler\.fanout: found [\[{]", r"the run has \{")
+    said = killed_at(box, path, point)
+    assert "going on from update" in said, said
+    box.sluice("run", path).ok()
+    assert fingerprint(read_json(box.path("runs/job/report.json"))) == undisturbed(box)
+
+
+def test_resume_in_an_epoch(box):
+    gone_on(box, "trainer_gradient:3")
+
+
+@whole
+@cases("trainer_flipped:3", "sampler_drawn:7", "broker_phase:2")
+def test_resume_anywhere(box, point):
+    gone_on(box, point)
+
+
+# With things that change while it runs: the same bits.
+CHANGES = {
+    "standby": {"allocation": {"samplers": 1, "trainers": 1, "switching": True},
+                "throttle": {"train": 0.005, "standby": 0.005}},
+    "scaled": {"schedule": [{"epoch": 1, "batch": 3, "samplers": 1, "trainers": 3}]},
+    "pool": {"devices": "cpu", "allocation": {"cores": "pool"}},
+}
+
+
+@whole
+@cases(*CHANGES)
+def test_same_result(box, way):
+    result, report = box.run(typed_job(box, **CHANGES[way]))
+    result.ok()
+    assert fingerprint(report) == undisturbed(box)

@@ -1,0 +1,478 @@
+"""sluice.NeighborLoader on graphs with types: batches against a NumPy reference, and beside PyTorch
+Geometric's loader of HeteroData."""
+
+import ctypes
+import json
+import os
+
+import libsluice as s
+import numpy as np
+from harness import cases, python_with, whole
+from sluice import _lib
+from test_libsluice import job, opened, refused
+from test_python_loader import NOT_UNDER, run  # noqa: F401
+from test_python_pyg import ENV
+from test_typed_data import TYPES, draw, features, reference
+
+
+def typed_dataset(box, seed=3, name="typed"):
+    """Of test_typed_data's types: a hub, duplicates, self-loops, a type without vertices, one with
+    one, a relation without edges; authors have labels."""
+    listed, indptr, indices, weight = reference(TYPES, draw(seed))
+    folder = box.path(name)
+    os.makedirs(folder)
+    arrays = {"indptr": indptr, "indices": indices, "edge_weight": weight}
+    arrays["node_label"] = np.arange(64) % 3 - 1
+    arrays["train_idx"] = np.random.default_rng(seed).permutation(64)[:50]
+    types = []
+    for kind, n, dim, dtype in TYPES:
+        types.append({"name": kind, "count": n})
+        if dim and n:
+            types[-1]["feat_dim"] = dim
+            arrays[f"node_feat.{kind}"] = features(kind, n, dim, dtype)
+    for key, array in arrays.items():
+        np.save(os.path.join(folder, f"{key}.npy"), array)
+    metadata = {"num_nodes": sum(t[1] for t in TYPES), "num_edges": len(indices), "num_classes": 2}
+    metadata.update(types=types, relations=listed)
+    with open(os.path.join(folder, "metadata.json"), "w", encoding="utf-8") as file:
+        json.dump(metadata, file)
+    return folder
+
+
+HEAD = """
+from sluice import _typed
+schema = sluice.open(path).schema
+keys = [r.key for r in schema.relations]
+
+def reference(ids, hops):
+    # Vertices of each type and edges of each relation, as a search in breadth meets them.
+    nodes = {t.name: [] for t in schema.types}
+    nodes[schema.first] = list(ids)
+    edges = {key: [] for key in keys}
+    counts, hops_of = [{t: 0 for t in nodes}, {t: len(of) for t, of in nodes.items()}], []
+    for _ in range(hops):
+        for r in schema.relations:
+            for row in range(counts[-2][r.target.name], counts[-1][r.target.name]):
+                v = r.first_row + nodes[r.target.name][row]
+                for e in range(*graph["indptr"][v : v + 2].tolist()):
+                    source = int(graph["indices"][e]) - r.source.first
+                    met = nodes[r.source.name]
+                    if source not in met:
+                        met.append(source)
+                    edges[r.key].append((met.index(source), row, e - r.first_edge))
+        counts.append({t: len(of) for t, of in nodes.items()})
+        hops_of.append({key: len(of) for key, of in edges.items()})
+    return nodes, edges, counts[1:], hops_of
+
+def check_rows(batch):
+    # What the batch has of its vertices and edges is that of the data set.
+    for t in schema.types:
+        store, whole = batch[t.name], graph.get(f"node_feat.{t.name}")
+        assert store.n_id.dtype == np.int64 and sum(store.num_sampled_nodes) == len(store.n_id)
+        assert ("x" in store) == (whole is not None)
+        if whole is not None:
+            assert store.x.dtype == whole.dtype and (store.x == whole[store.n_id]).all()
+        else:
+            assert store.num_nodes == len(store.n_id)
+    first = batch[schema.first]
+    seeds = first.n_id[: first.batch_size]
+    assert (first.y == np.maximum(graph["node_label"], -1)[seeds]).all()
+    for r in schema.relations:
+        store = batch[r.key]
+        assert store.edge_index.dtype == store.e_id.dtype == np.int64
+        assert sum(store.num_sampled_edges) == store.edge_index.shape[1] == len(store.e_id)
+        source, target = store.edge_index
+        at = store.e_id + r.first_edge
+        assert (graph["indices"][at] == batch[r.source.name].n_id[source] + r.source.first).all()
+        row = r.first_row + batch[r.target.name].n_id[target]
+        assert ((graph["indptr"][row] <= at) & (at < graph["indptr"][row + 1])).all()
+        assert (store.edge_weight == graph["edge_weight"][at]).all()
+        assert (np.diff(target) >= 0).all()
+
+def same(one, two):
+    assert one.node_types == two.node_types and one.edge_types == two.edge_types
+    for key in [*one.node_types, *one.edge_types]:
+        assert one[key].keys() == two[key].keys()
+        assert all(np.array_equal(one[key][name], two[key][name]) for name in one[key].keys())
+"""
+
+EPOCH = """
+def check(batch, hops):
+    check_rows(batch)
+    first = batch[schema.first]
+    nodes, edges, counts, hops_of = reference(first.n_id[: first.batch_size].tolist(), hops)
+    for t in nodes:
+        assert batch[t].n_id.tolist() == nodes[t], t
+        assert np.cumsum(batch[t].num_sampled_nodes).tolist() == [c[t] for c in counts], t
+    for key in keys:
+        found = zip(*batch[key].edge_index.tolist(), batch[key].e_id.tolist())
+        assert list(found) == edges[key], key
+        assert np.cumsum(batch[key].num_sampled_edges).tolist() == [h[key] for h in hops_of]
+
+for hops in 1, 2, 3:
+    with open_loader(path, [-1] * hops, batch_size=7) as loader:
+        seeds = []
+        for batch in loader:
+            check(batch, hops)
+            first = batch["author"]
+            assert (graph["train_idx"][first.input_id] == first.n_id[: first.batch_size]).all()
+            seeds += first.n_id[: first.batch_size].tolist()
+        assert sorted(seeds) == sorted(graph["train_idx"].tolist()) and len(loader) == 8
+        one = loader([4, 2])
+        check(one, hops)
+        assert one["author"].n_id[:2].tolist() == graph["train_idx"][[4, 2]].tolist()
+        assert one["author"].input_id.tolist() == [4, 2] and one["author"].batch_size == 2
+mask = np.arange(64) % 5 == 1
+for nodes, wanted in (("author", range(64)), ("all", range(64)), (("author", None), range(64)),
+                      (("author", [9, 5]), [9, 5]), ([9, 5], [9, 5]),
+                      (("author", mask), range(1, 64, 5))):
+    with open_loader(path, [-1, -1], input_nodes=nodes, shuffle=False) as loader:
+        (batch,) = loader
+        check(batch, 2)
+        first = batch["author"]
+        assert first.n_id[: first.batch_size].tolist() == list(wanted)
+        places = wanted if isinstance(nodes, tuple) and nodes[1] is mask else range(len(wanted))
+        assert first.input_id.tolist() == list(places)
+
+def drawn(batch, fanout):
+    check_rows(batch)
+    for r in schema.relations:
+        store, target = batch[r.key], batch[r.target.name]
+        row = r.first_row + target.n_id
+        degrees = np.diff(graph["indptr"])[row]
+        found = np.bincount(store.edge_index[1], minlength=len(row))
+        begins = np.cumsum([0, *target.num_sampled_nodes])
+        for hop, most in enumerate(fanout[r.key]):
+            rows = slice(begins[hop], begins[hop + 1])
+            wanted = degrees[rows] if most < 0 else np.minimum(degrees[rows], most)
+            assert (found[rows] == wanted).all(), (r.key, hop, found[rows], wanted)
+            assert found[rows].sum() == store.num_sampled_edges[hop]
+        assert not found[begins[len(fanout[r.key])] :].any()
+        assert len(np.unique(store.e_id)) == len(store.e_id)
+
+fanout = dict.fromkeys(keys, [2, 3])
+with open_loader(path, [2, 3], batch_size=7) as loader:
+    epochs = [list(loader) for _ in range(2)]
+    assert loader.num_neighbors == [2, 3]
+    for batch in sum(epochs, []):
+        drawn(batch, fanout)
+        assert (batch.n_id_dict["paper"] == batch["paper"].n_id).all()
+with open_loader(path, [2, 3], batch_size=7, samplers=2, prefetch=False) as loader:
+    for one, two in zip(epochs[0], loader):
+        same(one, two)
+with open_loader(path, [2, 3], batch_size=7, weight_attr="edge_weight") as loader:
+    for batch in loader:
+        check_rows(batch)
+        assert all((w > 0).all() for w in batch.edge_weight_dict.values())
+by_relation = {**fanout, keys[1]: [1, 0], keys[0]: [-1, 0]}
+with open_loader(path, by_relation, batch_size=7) as loader:
+    for batch in loader:
+        drawn(batch, by_relation)
+    drawn(loader([3, 1]), by_relation)
+    assert loader.num_neighbors == by_relation
+print("ok")
+"""
+
+
+def test_an_epoch(box):
+    """All neighbours: what a search in breadth meets, in its order; fewer: as many of each
+    relation. The same batches with another number of samplers."""
+    assert run(box, HEAD + EPOCH, typed_dataset(box)) == "ok\n"
+
+
+def typed_job(box, folder, **sampler):
+    config = job(box)
+    config["dataset"] = folder
+    config["sampler"] = {"fanout": [2, 3], "batch_size": 7, "edge_ids": True, **sampler}
+    return config
+
+
+def rows_of(batch, info, rows):
+    """Features as sluice_features() lays them out, by type."""
+    out, at = [], 0
+    for t in info.types[: info.n_types]:
+        n, dim = batch.parts[len(out)].n_after[batch.n_hops], t.feat_dim
+        kind = np.float16 if t.feat_type == 2 else np.float32
+        n_bytes = n * t.feat_row_bytes
+        out.append(rows[at : at + n_bytes].view(kind).reshape(n, dim) if dim else None)
+        at += -(-n_bytes // 64) * 64
+    assert at == len(rows)
+    return out
+
+
+@cases("all", "new")
+def test_libsluice(box, expand):
+    """A batch's parts, runs of edges and features by the calls of the library alone; who has been
+    compiled before there were types is told so."""
+    folder = typed_dataset(box)
+    config = typed_job(box, folder, expand=expand)
+    graph = {name: np.load(f"{folder}/{name}.npy") for name in ("indptr", "indices")}
+    with opened(box, config) as loader:
+        info = loader.info
+        names = [t.name.decode() for t in info.types[: info.n_types]]
+        assert names == [t[0] for t in TYPES] and info.feat_dim == 0
+        assert [r.fanout[:2] for r in info.relations[: info.n_relations]] == [[2, 3]] * 5
+        for batch in loader.epoch():
+            nodes, before = s.nodes(batch), None
+            for i in range(batch.n_runs):
+                run = _lib.Run()
+                assert loader.lib.sluice_get_run(ctypes.byref(batch), i, ctypes.byref(run)) == s.OK
+                assert before is None or before < (run.hop, run.relation)
+                before = run.hop, run.relation
+                r = info.relations[run.relation]
+                source, target = info.types[r.source], batch.parts[r.target]
+                indptr = s.array(run.indptr, run.n_dst + 1)
+                assert run.n_dst == target.n_after[run.hop] and indptr[-1] == run.n_edges > 0
+                ids = s.array(run.edge_ids, run.n_edges, "<i8")
+                at = batch.parts[r.source].first + s.array(run.indices, run.n_edges)
+                assert np.array_equal(nodes[at], graph["indices"][ids])
+                assert ((source.first <= nodes[at]) & (nodes[at] < source.first + source.n)).all()
+                assert (ids >= r.first_edge).all() and (ids < r.first_edge + r.n_edges).all()
+            sizes = [batch.parts[i].n_after[2] * t.feat_row_bytes for i, t in enumerate(
+                info.types[: info.n_types])]  # fmt: skip
+            rows = np.empty(sum(-(-n // 64) * 64 for n in sizes), np.uint8)
+            call = loader.lib.sluice_features, loader.at, ctypes.byref(batch), rows.ctypes.data
+            assert call[0](*call[1:], len(rows) - 1) == s.ERANGE
+            loader.check(call[0](*call[1:], len(rows)))
+            for i, found in enumerate(rows_of(batch, info, rows)):
+                if found is not None and len(found):
+                    part = batch.parts[i]
+                    mine = nodes[part.first : part.first + part.n_after[2]] - info.types[i].first
+                    whole_ = np.load(f"{folder}/node_feat.{names[i]}.npy")
+                    assert found.dtype == whole_.dtype and np.array_equal(found, whole_[mine])
+            if expand == "all":
+                refused("sampler.expand", loader.take, batch)
+        batch = _lib.Batch()
+        batch.size = _lib.Batch.n_types.offset
+        assert loader.lib.sluice_next(loader.at, 0, ctypes.byref(batch)) == s.EINVAL
+        assert b"size of the structure" in loader.lib.sluice_error()
+
+
+def test_given_seeds(box):
+    """The batch of a job's own seeds, drawn by sluice_sampler_draw(), is that of the job."""
+    config = typed_job(box, typed_dataset(box), expand="new")
+
+    def parts(batch, arrays):
+        types, relations = arrays.types[: info.n_types], arrays.relations[: info.n_relations]
+        for t, of in zip(types, info.types):
+            assert bool(t.features) == (of.feat_dim > 0)
+        nodes = [s.array(t.nodes, t.n_nodes, "<i8").tolist() for t in types]
+        edges = [
+            (s.array(r.edges, 2 * r.n_edges, "<i8").tolist() if r.n_edges else [],
+             s.array(r.edge_ids, r.n_edges, "<i8").tolist() if r.n_edges else [], r.n_after[:2])
+            for r in relations
+        ]  # fmt: skip
+        rows = [
+            bytes((ctypes.c_char * (t.n_nodes * info.types[i].feat_row_bytes)).from_address(
+                t.features)) if t.features else b""
+            for i, t in enumerate(types)
+        ]  # fmt: skip
+        return nodes, edges, rows
+
+    with opened(box, config, prefetch=1, arrays=1) as loader:
+        info = loader.info
+        with s.Sampler(config, loader.lib, features=1) as sampler:
+            for batch in loader.epoch():
+                taken = loader.take(batch)
+                wanted = parts(batch, taken)
+                loader.lib.sluice_free(taken.memory)
+                drawn, own = sampler.draw(batch.epoch, batch.number, s.seeds(batch))
+                assert parts(drawn, own) == wanted
+                loader.lib.sluice_free(own.memory)
+
+
+REFUSED = """
+def says(words, *arguments, **named):
+    said = refused(open_loader, path, *arguments, **named)
+    assert words in said, said
+
+says("'paper', wanted 'author'", input_nodes=("paper", [1]))
+says("'paper', wanted 'author'", input_nodes="paper")
+says("'nobody', wanted one of 'author', 'paper'", input_nodes=("nobody", [1]))
+says("has vertex 64, wanted 0 to 63", input_nodes=("author", [64]))
+unknown = {("author", "x", "paper"): [1]}
+says("wanted relations of the graph: ('author', 'writes', 'paper')", unknown)
+says("has nothing for ('paper', 'cites', 'paper')", {("author", "writes", "paper"): [1, 1]})
+says("adj='csc': is for graphs of one type", adj="csc", arrays="pyg") if arrays_of_pyg else None
+says("sampler.subgraph", subgraph_type="induced")
+says("sampler.disjoint", disjoint=True)
+said = refused(sluice.LinkNeighborLoader, path, [1], batch_size=2)
+assert "is a graph with types ('author'" in said, said
+assert "the graph has types" in refused(sluice.open(path).to_scipy)
+plain = sys.argv[2]
+for wrong in dict(input_nodes=("author", [1])), dict(num_neighbors={("a", "b", "c"): [1]}):
+    said = refused(open_loader, plain, **wrong)
+    assert "the graph has" in said, said
+print("ok")
+"""
+
+
+def test_what_is_not_there(box):
+    head = "arrays_of_pyg = False\n"
+    program = HEAD + head + REFUSED
+    assert run(box, program, typed_dataset(box), box.shared_dataset("planted")) == "ok\n"
+
+
+PYG = """
+import warnings
+import torch
+from torch_geometric.data import HeteroData
+from torch_geometric.nn import HeteroConv, SAGEConv
+from torch_geometric.utils import trim_to_layer
+import torch_geometric.loader
+
+def theirs(*arguments, **named):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of pyg-lib, which is not there
+        return torch_geometric.loader.NeighborLoader(*arguments, **named)
+
+data = sluice.open(path).to_pyg()
+assert data.node_types == [t.name for t in schema.types]
+assert data["author"].y.tolist() == np.maximum(graph["node_label"], -1).tolist()
+for r in schema.relations:
+    assert data[r.key].num_edges == r.n_edges
+
+def edges_of(batch, key):
+    source, target = batch[key].edge_index
+    ends = batch[key[0]].n_id[source], batch[key[2]].n_id[target]
+    return sorted(zip(*(end.tolist() for end in ends), batch[key].e_id.tolist()))
+
+ids = torch.tensor([9, 5, 63, 0, 40])
+more = dict(input_nodes=("author", ids), batch_size=2)
+with sluice.NeighborLoader(path, [-1, -1, -1], **more) as loader:
+    for ours, wanted in zip(loader, theirs(data, [-1, -1, -1], **more), strict=True):
+        assert isinstance(ours, HeteroData)
+        assert ours.node_types == wanted.node_types and ours.edge_types == wanted.edge_types
+        assert ours["author"].batch_size == wanted["author"].batch_size
+        assert torch.equal(ours["author"].input_id, wanted["author"].input_id)
+        seeds = wanted["author"].n_id[: wanted["author"].batch_size]
+        assert torch.equal(ours["author"].n_id[: len(seeds)], seeds)
+        for t in wanted.node_types:
+            assert ours[t].n_id.sort()[0].tolist() == wanted[t].n_id.sort()[0].tolist()
+            assert ("x" in ours[t]) == ("x" in wanted[t])
+            assert ours[t].num_nodes == wanted[t].num_nodes
+            if "x" in wanted[t]:
+                assert ours[t].x.dtype == wanted[t].x.dtype
+                assert torch.equal(ours[t].x, data[t].x[ours[t].n_id])
+        for key in wanted.edge_types:
+            assert edges_of(ours, key) == edges_of(wanted, key)
+
+# A layer reads a part of the batch, and trimming to it changes nothing.
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(1)
+        self.convs = torch.nn.ModuleList([
+            HeteroConv({key: SAGEConv((-1, -1), 8) for key in used}) for _ in range(3)])
+
+    def forward(self, batch, trim):
+        x = {t: x.float() for t, x in batch.x_dict.items()}
+        edges = {key: batch[key].edge_index for key in used}
+        nodes = {t: batch[t].num_sampled_nodes for t in x} if trim else None
+        counts = {key: batch[key].num_sampled_edges for key in used} if trim else None
+        for layer, conv in enumerate(self.convs):
+            if trim:
+                x, edges, _ = trim_to_layer(layer, nodes, counts, x, edges)
+            x = {t: out.relu() for t, out in conv(x, edges).items()}
+        return x["author"]
+
+used = [("author", "writes", "paper"), ("author", "cites", "author"),
+        ("paper", "rev_writes", "author"), ("paper", "cites", "paper")]
+used = [key for key in used if key in data.edge_types]
+model = Model()
+with torch.no_grad(), sluice.NeighborLoader(path, [4, 3, 2], batch_size=9,
+                                            input_nodes="train") as loader:
+    for batch in loader:
+        n = batch["author"].batch_size
+        assert torch.allclose(model(batch, False)[:n], model(batch, True)[:n], atol=1e-6)
+
+# A HeteroData of the caller's: any type may have the seeds, and what else it has comes with them.
+mine = HeteroData()
+for t in reversed(data.node_types):
+    mine[t].num_nodes = data[t].num_nodes
+mine["paper"].x = torch.rand(65, 3, 2)
+mine["author"].x = data["author"].x.double()
+mine["institute"].x = torch.rand(7, 4).half()
+mine["paper"].names = [f"p{i}" for i in range(65)]
+mine["author"].y = torch.rand(64, 2)
+mine["paper"].train_mask = torch.arange(65) % 2 == 1
+mine.title = "mine"
+for key in data.edge_types:
+    order = torch.randperm(data[key].num_edges)
+    mine[key].edge_index = data[key].edge_index[:, order]
+    mine[key].edge_attr = torch.rand(data[key].num_edges, 3)
+ids = torch.tensor([64, 3, 9])
+for nodes, kind, listed in ((("paper", ids), "paper", ids), ("paper", "paper", torch.arange(65)),
+                            (("author", torch.arange(64) > 50), "author", torch.arange(64)),
+                            ("train", "paper", torch.arange(1, 65, 2))):
+    with sluice.NeighborLoader(mine, [-1, 2], 2, nodes, seed=4) as loader:
+        assert loader.data is mine
+        for batch in [*loader, loader([1, 0])]:
+            assert batch.title == "mine"
+            for t in mine.node_types:
+                for name in set(mine[t].keys()) - {"num_nodes", "names"}:
+                    assert torch.equal(batch[t][name], mine[t][name][batch[t].n_id]), (t, name)
+            assert batch["paper"].names == [f"p{i}" for i in batch["paper"].n_id.tolist()]
+            for key in mine.edge_types:
+                e = batch[key].e_id
+                source, target = batch[key].edge_index
+                ends = torch.stack([batch[key[0]].n_id[source], batch[key[2]].n_id[target]])
+                assert torch.equal(mine[key].edge_index[:, e], ends)
+                assert torch.equal(mine[key].edge_attr[e], batch[key].edge_attr)
+            seeds = batch[kind].n_id[: batch[kind].batch_size]
+            assert torch.equal(listed[batch[kind].input_id], seeds)
+sluice.from_pyg(data).save("saved")
+again = sluice.open("saved").to_pyg()
+for one, two in zip(data.stores, again.stores, strict=True):
+    assert set(one.keys()) == set(two.keys()), (one, two)
+    for name in one.keys():
+        assert np.array_equal(one[name], two[name]), name
+        assert getattr(one[name], "dtype", None) == getattr(two[name], "dtype", None)
+sluice.from_pyg(again, first="paper").save("papers")
+with sluice.NeighborLoader("papers", [2], input_nodes=("paper", [9, 64]), batch_size=2) as loader:
+    (batch,) = loader
+    assert batch["paper"].n_id[:2].tolist() == [9, 64] and "y" not in batch["paper"]
+    assert torch.equal(batch["author"].x, data["author"].x[batch["author"].n_id])
+writes = ("author", "writes", "paper")
+mine[writes].w = torch.arange(mine[writes].num_edges).float() % 3
+for source in mine, sluice.from_pyg(mine, "w", features=False, first="paper"):
+    with sluice.NeighborLoader(source, [9, 9], 5, "paper", weight_attr=(
+            "w" if source is mine else "edge_weight")) as loader:
+        for batch in loader:
+            weights = mine[writes].w[batch[writes].e_id]
+            source, target = batch[writes].edge_index
+            assert (weights > 0).all()
+            ends = batch["author"].n_id[source], batch["paper"].n_id[target]
+            assert torch.equal(mine[writes].edge_index[:, batch[writes].e_id], torch.stack(ends))
+
+def bad(words, **named):
+    said = refused(sluice.from_pyg, wrong, **named)
+    assert words in said, said
+
+wrong = mine.clone()
+bad("first='nobody': wanted one of institute, topic", first="nobody")
+bad("data['paper'].x: is float32 [65, 3, 2], wanted float32 [num_nodes, feat_dim]")
+del wrong["paper"].x
+wrong[writes].edge_index[1, 3] = 65
+bad("edge_index: has paper 65, wanted 0 to 64")
+wrong[writes].edge_index[1, 3] = 0
+bad("weight_attr: no relation of data has 'none'", weight_attr="none")
+wrong["a b"].num_nodes = 3
+bad("data: has type 'a b', wanted 1 to 63 letters, digits")
+import sluice.pyg
+assert "which sluice.NeighborLoader takes" in refused(sluice.pyg.Sampler, path, [1])
+says("adj='csc': is for graphs of one type", adj="csc", arrays="pyg")
+print("ok")
+"""
+
+
+@whole
+def test_beside_pyg(box):
+    """The same vertices and edges as PyG's loader with all neighbours; trim_to_layer() changes
+    nothing; a HeteroData in memory, saved and opened again."""
+    says = REFUSED[: REFUSED.index("says(\"'paper'")]
+    os.makedirs(box.path(ENV["TMPDIR"]))
+    env = {**ENV, "TMPDIR": box.path(ENV["TMPDIR"])}
+    python = python_with("torch_geometric")
+    out = run(box, HEAD + says + PYG, typed_dataset(box), python=python, env=env)
+    assert out == "ok\n"

@@ -1,0 +1,189 @@
+// Jobs on graphs of several types: fanouts by relation, and what such a job may ask for.
+#include "config/config.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/bits.h"
+#include "common/base/error.h"
+#include "common/data/dataset.h"
+#include "tests/unit/suite.h"
+
+static struct sl_vertex_type types[] = {
+    {.name = "paper", .n = 4},
+    {.name = "author", .first = 4, .n = 3},
+    {.name = "venue", .first = 7, .n = 2},
+};
+static struct sl_relation relations[] = {
+    {.name = "writes", .source = 1, .target = 0},
+    {.name = "rev_writes", .source = 0, .target = 1},
+    {.name = "cites", .source = 0, .target = 0},
+    {.name = "cites", .source = 0, .target = 1},
+};
+enum { N = SL_COUNT_OF(relations) };
+static struct sl_dataset typed = {.path = "t",
+                                  .n_nodes = 9,
+                                  .typed = {.n_types = 3,
+                                            .n_relations = N,
+                                            .type = types,
+                                            .relation = relations}},
+                         plain = {.path = "p", .n_nodes = 9};
+static struct sl_config config;
+
+// A job of two layers with this fanout and these keys behind.
+static int parse(const char *fanout, const char *keys)
+{
+    char text[1024];
+    snprintf(text, sizeof text,
+             "{\"dataset\": \"d\", \"model\": {\"kind\": \"external\"}, \"sampler\": {\"fanout\": "
+             "%s%s}",
+             fanout, keys);
+    return sl_config_parse(text, strlen(text), "job", &config);
+}
+
+static void must_parse(const char *fanout, const char *keys)
+{
+    if (parse(fanout, keys) < 0)
+        ck_abort_msg("%s", sl_error_message());
+}
+
+static void message_has(const char *part)
+{
+    ck_assert_msg(!part || strstr(sl_error_message(), part), "wanted \"%s\" in: %s", part,
+                  sl_error_message());
+}
+
+TEST(names_become_fanouts_of_relations)
+{
+    static const int64_t wanted[2][N] = {{15, -1, 3, 2}, {0, 7, 4, 2}};
+    must_parse("{\"writes\": [15, 0], \"*\": [2, 2], \"paper -cites-> paper\": [3, 4],"
+               " \"paper -rev_writes-> author\": [-1, 7]}",
+               "}");
+    ck_assert_int_eq(sl_config_find_relations(&config, &typed.typed), SL_OK);
+    ck_assert_mem_eq(config.sampler.fanout_names.by_relation, wanted, sizeof wanted);
+    ck_assert_ptr_null(config.evaluate.fanout_names.by_relation); // external
+    sl_config_forget_relations(&config);
+    ck_assert_ptr_null(config.sampler.fanout_names.by_relation);
+}
+
+TEST(a_list_is_for_every_relation)
+{
+    must_parse("[3, 2]", "}");
+    ck_assert_int_eq(sl_config_find_relations(&config, &typed.typed), SL_OK);
+    ck_assert_ptr_null(config.sampler.fanout_names.by_relation);
+    ck_assert_int_eq(sl_config_check_types(&config, &plain), SL_OK);
+}
+
+TEST(a_star_alone_is_for_every_relation)
+{
+    static const int64_t wanted[2][N] = {{3, 3, 3, 3}, {0, 0, 0, 0}};
+    must_parse("{\"*\": [3, 0]}", "}");
+    ck_assert_int_eq(sl_config_find_relations(&config, &typed.typed), SL_OK);
+    ck_assert_mem_eq(config.sampler.fanout_names.by_relation, wanted, sizeof wanted);
+    sl_config_forget_relations(&config);
+    ck_assert_int_eq(sl_config_check_types(&config, &plain), SL_EINVAL);
+}
+
+static const struct {
+    const char *fanout, *says, *also;
+} unknown[] = {
+    {"{\"wrote\": [1, 1], \"*\": [1, 1]}", "sampler.fanout: found \"wrote\", which is no relation",
+     "wanted one of \"author -writes-> paper\", \"paper -rev_writes-> author\""},
+    {"{\"cites\": [1, 1], \"*\": [1, 1]}", "found \"cites\", which is the name of several",
+     "\"paper -cites-> paper\", \"paper -cites-> author\""},
+    {"{\"writes\": [1, 1], \"author -writes-> paper\": [1, 1], \"*\": [1, 1]}",
+     "found \"writes\" and \"author -writes-> paper\"", "the same relation"},
+    {"{\"writes\": [1, 1]}", "found no list for \"paper -rev_writes-> author\"",
+     "or \"*\" for all"},
+    {"{\"a\\u0007b\": [1, 1], \"*\": [1, 1]}", "found \"a", "no relation"},
+};
+
+TEST(names_that_are_no_relation_are_told)
+{
+    for (size_t i = 0; i < SL_COUNT_OF(unknown); i++) {
+        must_parse(unknown[i].fanout, "}");
+        ck_assert_int_eq(sl_config_find_relations(&config, &typed.typed), SL_EINVAL);
+        message_has(unknown[i].says);
+        message_has(unknown[i].also);
+        ck_assert_ptr_null(strchr(sl_error_message(), '\a'));
+        sl_config_forget_relations(&config);
+    }
+}
+
+TEST(as_many_names_as_there_is_room_for)
+{
+    char fanout[4096] = "{", *at = fanout + 1;
+    for (int i = 0; i < SL_FANOUT_MAX_NAMES; i++)
+        at += sprintf(at, "\"r%d\": [1, 2], ", i);
+    char text[5120];
+    for (int extra = 0; extra < 2; extra++) {
+        sprintf(at, "%s\"*\": [3, 4]}", extra ? "\"one more\": [1, 2], " : "");
+        snprintf(text, sizeof text,
+                 "{\"dataset\": \"d\", \"model\": {\"kind\": \"external\"}, \"sampler\": "
+                 "{\"fanout\": %s}}",
+                 fanout);
+        int rc = sl_config_parse(text, strlen(text), "job", &config);
+        ck_assert_int_eq(rc, extra ? SL_EINVAL : SL_OK);
+        if (!extra)
+            ck_assert_uint_eq(config.sampler.fanout_names.n, SL_FANOUT_MAX_NAMES);
+    }
+    message_has("found \"one more\" behind 64 others");
+}
+
+// Keys behind sampler.fanout, and what the refusal says.
+static const struct {
+    const char *keys, *says, *also;
+} refused[] = {
+    {", \"kind\": \"walk\"}", "sampler.kind: found \"walk\"", "khop or weighted or labor"},
+    {", \"subgraph\": \"induced\", \"expand\": \"new\"}", "sampler.subgraph: found", "directional"},
+    {", \"disjoint\": true}", "sampler.disjoint: found \"true\"", "wanted false"},
+    {"}, \"task\": {\"kind\": \"link\"}", "task.kind: found \"link\"", "wanted node"},
+    {"}, \"order\": {\"kind\": \"proximity\"}", "order.kind: found \"proximity\"", "shuffled"},
+    {"}, \"order\": {\"kind\": \"parts\"}", "order.kind: found \"parts\"", "shuffled"},
+    {"}, \"store\": {\"features\": \"storage\"}", "store.features: found \"storage\"", "memory"},
+    {"}, \"cache\": {\"policy\": \"degree\"}", "cache.policy: found \"degree\"", "auto or none"},
+    {"}, \"nodes\": 2", "nodes: found 2", "set it to 1"},
+    {"}, \"devices\": [{\"kind\": \"cpu\", \"cores\": 0}, {\"kind\": \"cuda\", \"index\": 0}]",
+     "devices: found a GPU at [1]", "set devices to \"cpu\""},
+};
+
+TEST(what_typed_graphs_lack_is_refused_with_its_key)
+{
+    for (size_t i = 0; i < SL_COUNT_OF(refused); i++) {
+        must_parse("[3, 2]", refused[i].keys);
+        ck_assert_msg(sl_config_check_types(&config, &plain) == SL_OK, "%s: %s", refused[i].keys,
+                      sl_error_message());
+        ck_assert_msg(sl_config_check_types(&config, &typed) == SL_EUNSUPPORTED, "%s",
+                      refused[i].keys);
+        message_has(refused[i].says);
+        message_has(refused[i].also);
+        message_has("whose graph has several types");
+    }
+    must_parse("[3, 2]", "}");
+    ck_assert_int_eq(sl_config_check_types(&config, &typed), SL_OK);
+}
+
+TEST(lists_by_relation_are_of_typed_graphs_alone)
+{
+    must_parse("{\"writes\": [1, 1], \"*\": [1, 1]}", "}");
+    ck_assert_int_eq(sl_config_check_types(&config, &typed), SL_OK);
+    ck_assert_int_eq(sl_config_check_types(&config, &plain), SL_EINVAL);
+    message_has("sampler.fanout: found lists by relation");
+}
+
+TEST(a_full_evaluation_is_by_batches_with_all_neighbours)
+{
+    must_parse("[3, 2]", "}");
+    config.evaluate.full = true;
+    sl_config_settle_types(&config, &plain);
+    ck_assert(config.evaluate.full);
+    sl_config_settle_types(&config, &typed);
+    ck_assert(!config.evaluate.full && config.evaluate.n_fanout == 2);
+    ck_assert(config.evaluate.fanout[0] == -1 && config.evaluate.fanout[1] == -1);
+    ck_assert(sl_config_evaluates_all(&config));
+    config.evaluate.fanout[1] = 5;
+    sl_config_settle_types(&config, &typed);
+    ck_assert(config.evaluate.fanout[1] == 5 && !sl_config_evaluates_all(&config));
+}
+
+RUN_TESTS(.timeout_s = 20)

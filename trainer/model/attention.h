@@ -1,0 +1,73 @@
+/*
+ * attention.h - the scores of GAT (layer_gat.c has the formulas) and the shares that they make, of
+ * edges between the rows of two sides: sources and destinations, which may be the same rows.
+ *
+ * SCORES are products: with the att vectors as the blocks of a block-diagonal matrix (H, H*C) they
+ * are z times its transpose. That is H times the arithmetic of a loop, still far less than that of
+ * lin, and takes the products' threads and SIMD. Scores are always computed in f32: the
+ * exponential multiplies what is rounded there.
+ *
+ * TRAINING takes the scores from x instead: z matrix' = x (matrix lin)', where matrix lin is (H,
+ * d_in). Then z, the widest matrix of a layer, is not read for them, and backward adds nothing to
+ * dz: with G = dscore' x, (H, d_in), the scores' part of the gradient of lin is matrix' G, that of
+ * att the diagonal blocks of G lin', and that of x is dscore (matrix lin).
+ */
+#ifndef SL_TRAINER_MODEL_ATTENTION_H
+#define SL_TRAINER_MODEL_ATTENTION_H
+
+#include <stdint.h>
+
+#include "trainer/model/layer.h"
+
+struct sl_attention {
+    uint32_t heads, width; // H, C
+};
+
+struct sl_attention_side {
+    const float *x; // (rows, d_in)
+    uint64_t rows;
+    uint32_t d_in;
+    const float *lin; // (H*C, d_in)
+    const float *att; // (H, C)
+};
+
+// Where gradients of a side are added.
+struct sl_attention_gradient {
+    float *lin, *att;
+    float *dx; // (rows, d_in), or NULL
+};
+
+// What a forward knows of the edges and its backward needs.
+struct sl_attention_edges {
+    struct sl_csr_view csr;
+    const float *z;                     // (n_src, H*C)
+    const float *score_src, *score_dst; // (n_src, H), (n_dst, H)
+    const float *alpha;                 // (n_edges, H) the shares
+    const float *kept;                  // (n_edges, H) what the rows of z were multiplied by:
+    struct sl_dropout dropout;          // alpha after it, where its rate is not 0,
+    float scale;                        // times this
+};
+
+// *score (rows, H, in the pool).
+int sl_attention_scores(const struct sl_layer_env *env, const struct sl_attention *a,
+                        const struct sl_attention_side *side, float **score);
+// What dscore (rows, H) of a side gives.
+int sl_attention_scores_backward(const struct sl_layer_env *env, const struct sl_attention *a,
+                                 const struct sl_attention_side *side, const float *dscore,
+                                 const struct sl_attention_gradient *gradient);
+// score (rows, H) of z (rows, H*C), under att (H, C).
+int sl_attention_scores_of_z(const struct sl_layer_env *env, const struct sl_attention *a,
+                             const float *z, uint64_t rows, const float *att, float *score);
+
+// alpha (n_edges, heads)
+int sl_attention_shares(const struct sl_layer_env *env, const struct sl_csr_view *csr,
+                        uint32_t heads, const float *score_src, const float *score_dst,
+                        float *alpha);
+
+// For the gradient dheads (n_dst, H*C) of all heads: dz (n_src, H*C, assigned) but for what comes
+// by way of the scores, and the gradients of these, (n_src, H) and (n_dst, H) in the pool.
+int sl_attention_backward(const struct sl_layer_env *env, const struct sl_attention *a,
+                          const struct sl_attention_edges *edges, const float *dheads, float *dz,
+                          float **dscore_src, float **dscore_dst);
+
+#endif

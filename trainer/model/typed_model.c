@@ -1,0 +1,523 @@
+#include "trainer/model/typed_model.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/bits.h"
+#include "common/base/error.h"
+#include "common/base/failpoint.h"
+#include "common/base/philox.h"
+#include "trainer/feed/typed_block.h"
+
+// Adding a kind: config/model_kinds.h.
+#define KIND(upper, lower) [SL_MODEL_##upper] = &sl_typed_##lower,
+static const struct sl_typed_kind *const KINDS[] = {SL_MODEL_TYPED_KINDS(KIND)};
+
+enum { INPUT_WEIGHT, INPUT_BIAS, INPUT_TENSORS }; // of lin_dict
+
+static const struct sl_dropout NO_DROPOUT;
+
+bool sl_typed_model_is(enum sl_model_kind kind)
+{
+    return (size_t)kind < SL_COUNT_OF(KINDS) && KINDS[kind];
+}
+
+static const struct sl_typed_kind *kind_of(const struct sl_typed_model *m)
+{
+    return m->layer[0].kind;
+}
+
+// ---- layout -------------------------------------------------------------------------------------
+
+static int list_incoming(const struct sl_typed *typed, struct sl_incoming *in)
+{
+    in->first = calloc(typed->n_types + 2, sizeof *in->first);
+    in->relation = calloc(typed->n_relations, sizeof *in->relation);
+    if (!in->first || !in->relation)
+        return sl_fail(SL_ENOMEM, "no memory for %u relations", typed->n_relations);
+    uint32_t *next = in->first + 1; // each a place late: it moves as the list is filled
+    for (uint32_t r = 0; r < typed->n_relations; r++)
+        next[typed->relation[r].target + 1]++;
+    for (uint32_t t = 0; t < typed->n_types; t++)
+        next[t + 1] += next[t];
+    for (uint32_t r = 0; r < typed->n_relations; r++)
+        in->relation[next[typed->relation[r].target]++] = r;
+    return SL_OK;
+}
+
+// What a layer above needs of a type must be there: hops[t] is how many hops from the seeds its
+// vertices are at least, or more than there are layers.
+static int check_type(const struct sl_typed_model *m, uint32_t t, uint32_t hops)
+{
+    const struct sl_vertex_type *type = &m->typed->type[t];
+    if (hops > m->n_layers)
+        return SL_OK;
+    if (m->d_feat[t] == 0)
+        return sl_fail(
+            SL_EUNSUPPORTED,
+            "model.kind \"%s\": vertices of type '%s' have no features, which this model "
+            "reads: give them some, or take the type out of the data set",
+            kind_of(m)->name, type->name);
+    if (hops < m->n_layers && m->incoming.first[t + 1] == m->incoming.first[t] &&
+        !kind_of(m)->updates_all)
+        return sl_fail(SL_EUNSUPPORTED,
+                       "model.kind \"%s\": no relation leads to vertices of type '%s', whose rows "
+                       "layer %u of %u must make: add the reverses of its relations to the data "
+                       "set, make model.layers smaller, or use \"rgcn\"",
+                       kind_of(m)->name, type->name, m->n_layers - hops, m->n_layers);
+    return SL_OK;
+}
+
+static int check_types(const struct sl_typed_model *m)
+{
+    const struct sl_typed *typed = m->typed;
+    uint32_t hops[SL_TYPES_MAX];
+    for (uint32_t t = 0; t < typed->n_types; t++)
+        hops[t] = t == 0 ? 0 : UINT32_MAX;
+    for (uint32_t h = 0; h < m->n_layers; h++)
+        for (uint32_t r = 0; r < typed->n_relations; r++)
+            if (hops[typed->relation[r].target] == h)
+                hops[typed->relation[r].source] = SL_MIN(hops[typed->relation[r].source], h + 1);
+    for (uint32_t t = 0; t < typed->n_types; t++)
+        SL_TRY(check_type(m, t, hops[t]));
+    if (kind_of(m)->one_width)
+        return SL_OK;
+    for (uint32_t r = 0; r < typed->n_relations; r++)
+        for (uint32_t side = 0; side < 2; side++) // its tensors have their widths
+            SL_TRY(check_type(m, side ? typed->relation[r].source : typed->relation[r].target,
+                              m->n_layers));
+    return SL_OK;
+}
+
+static int layout(struct sl_typed_model *m, const struct sl_config *config,
+                  const struct sl_layer_options *options)
+{
+    const struct sl_typed *typed = m->typed;
+    const struct sl_typed_kind *kind = KINDS[config->model.kind];
+    const uint64_t n = (uint64_t)config->model.layers * typed->n_types;
+    m->n_layers = config->model.layers;
+    m->hidden = config->model.hidden;
+    m->d_feat = calloc(typed->n_types, sizeof *m->d_feat);
+    m->d_hidden = calloc(typed->n_types, sizeof *m->d_hidden);
+    m->tail = calloc(n, sizeof *m->tail);
+    m->tail_tape = calloc(n, sizeof *m->tail_tape);
+    m->input = calloc(typed->n_types, sizeof *m->input);
+    m->features = calloc(typed->n_types, sizeof *m->features);
+    if (!m->d_feat || !m->d_hidden || !m->tail || !m->tail_tape || !m->input || !m->features)
+        return sl_fail(SL_ENOMEM, "no memory for a model of %u types", typed->n_types);
+    SL_TRY(list_incoming(typed, &m->incoming));
+    for (uint32_t t = 0; t < typed->n_types; t++) {
+        m->d_feat[t] = typed->type[t].feat_dim;
+        m->d_hidden[t] = m->hidden;
+    }
+    for (uint32_t l = 0; l < m->n_layers; l++) {
+        struct sl_typed_layer *layer = &m->layer[l];
+        *layer = (struct sl_typed_layer){.kind = kind,
+                                         .index = l,
+                                         .typed = typed,
+                                         .incoming = &m->incoming,
+                                         .d_in = l || kind->one_width ? m->d_hidden : m->d_feat,
+                                         .d_out = m->hidden,
+                                         .options = options};
+        if (kind->check)
+            SL_TRY(kind->check(layer));
+        for (uint32_t t = 0; t < typed->n_types; t++)
+            m->tail[(uint64_t)l * typed->n_types + t] =
+                (struct sl_layer_tail){.dim = m->hidden,
+                                       .hidden = l + 1 < m->n_layers,
+                                       .activation = options->activation,
+                                       .norm = options->norm};
+    }
+    return check_types(m);
+}
+
+int sl_typed_model_create(const struct sl_config *config, const struct sl_typed *typed,
+                          const struct sl_layer_options *options, const struct sl_layer_env *env,
+                          struct sl_typed_model **out)
+{
+    struct sl_typed_model *m = calloc(1, sizeof *m);
+    *out = m;
+    if (!m)
+        return sl_fail(SL_ENOMEM, "no memory for a model");
+    m->typed = typed;
+    m->env = env;
+    m->options = options;
+    m->seed = config->seed;
+    m->dropout = (float)config->model.dropout;
+    m->input_dropout = (float)config->model.input_dropout;
+    return layout(m, config, options);
+}
+
+void sl_typed_model_destroy(struct sl_typed_model *m)
+{
+    if (!m)
+        return;
+    free(m->incoming.first);
+    free(m->incoming.relation);
+    free(m->d_feat);
+    free(m->d_hidden);
+    free(m->tail);
+    free(m->tail_tape);
+    free(m->input);
+    free(m->features);
+    free(m);
+}
+
+// ---- tensors ------------------------------------------------------------------------------------
+
+static struct sl_layer_tail *tail_of(const struct sl_typed_model *m, uint32_t l, uint32_t t)
+{
+    return &m->tail[(uint64_t)l * m->typed->n_types + t];
+}
+
+// Of a type that layer l gives rows to.
+static uint32_t describe_norm(const struct sl_typed_model *m, uint32_t l, uint32_t t,
+                              struct sl_tensor tensors[SL_NORM_TENSORS])
+{
+    const struct sl_layer_tail *tail = tail_of(m, l, t);
+    char prefix[SL_TYPE_NAME_BYTES + 24];
+    if (!tail->hidden ||
+        (m->incoming.first[t + 1] == m->incoming.first[t] && !kind_of(m)->updates_all))
+        return 0;
+    snprintf(prefix, sizeof prefix, "norms.%u.%s", l, m->typed->type[t].name);
+    return sl_norm_describe(tail->norm, tail->dim, prefix, tensors);
+}
+
+// A type without features has a weight of no columns, which is no tensor: it has none.
+static uint32_t describe_input(const struct sl_typed_model *m, uint32_t t,
+                               struct sl_tensor tensors[INPUT_TENSORS])
+{
+    const uint32_t d_in = m->d_feat[t];
+    if (d_in == 0)
+        return 0;
+    const float bound = sl_layer_linear_bound(d_in);
+    tensors[INPUT_WEIGHT] =
+        (struct sl_tensor){.rank = 2, .shape = {m->hidden, d_in}, .init_bound = bound};
+    tensors[INPUT_BIAS] = (struct sl_tensor){.rank = 1, .shape = {m->hidden}, .init_bound = bound};
+    const char *type = m->typed->type[t].name;
+    snprintf(tensors[INPUT_WEIGHT].name, SL_TENSOR_NAME_BYTES, "lin_dict.%s.weight", type);
+    snprintf(tensors[INPUT_BIAS].name, SL_TENSOR_NAME_BYTES, "lin_dict.%s.bias", type);
+    return INPUT_TENSORS;
+}
+
+uint32_t sl_typed_model_count(const struct sl_typed_model *m)
+{
+    struct sl_tensor norm[SL_NORM_TENSORS], input[INPUT_TENSORS];
+    uint32_t n = 0;
+    for (uint32_t l = 0; l < m->n_layers; l++)
+        n += kind_of(m)->count(&m->layer[l]);
+    for (uint32_t t = 0; t < m->typed->n_types; t++) {
+        for (uint32_t l = 0; l < m->n_layers; l++)
+            n += describe_norm(m, l, t, norm);
+        n += kind_of(m)->one_width ? describe_input(m, t, input) : 0;
+    }
+    return n;
+}
+
+// Gives tensors their place in the vector; returns what is behind them.
+static struct sl_tensor *place(struct sl_tensor *tensors, uint32_t n, uint32_t layer,
+                               uint64_t *n_params)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        tensors[i].layer = layer;
+        tensors[i].offset = *n_params;
+        *n_params += sl_tensor_count(&tensors[i]);
+    }
+    return tensors + n;
+}
+
+void sl_typed_model_describe(struct sl_typed_model *m, struct sl_tensor *tensors,
+                             uint64_t *n_params)
+{
+    for (uint32_t l = 0; l < m->n_layers; l++) {
+        struct sl_typed_layer *layer = &m->layer[l];
+        layer->tensor = tensors;
+        layer->kind->describe(layer, tensors);
+        tensors = place(tensors, layer->kind->count(layer), l, n_params);
+    }
+    for (uint32_t l = 0; l < m->n_layers; l++)
+        for (uint32_t t = 0; t < m->typed->n_types; t++) {
+            const uint32_t n = describe_norm(m, l, t, tensors);
+            const struct sl_tensor *norm = tensors;
+            tensors = place(tensors, n, l, n_params);
+            for (uint32_t i = 0; i < n; i++)
+                tail_of(m, l, t)->norm_offset[i] = norm[i].offset;
+        }
+    for (uint32_t t = 0; t < m->typed->n_types && kind_of(m)->one_width; t++) {
+        const uint32_t n = describe_input(m, t, tensors);
+        m->input[t] = n ? tensors : NULL;
+        tensors = place(tensors, n, 0, n_params);
+    }
+}
+
+static int check_abort(const struct sl_heartbeat *pulse)
+{
+    if (pulse && sl_heartbeat_stopping(pulse))
+        return sl_fail(SL_EABORTED, "the job stops");
+    return SL_OK;
+}
+
+// ---- forward ------------------------------------------------------------------------------------
+
+static struct sl_dropout dropout_of(const struct sl_typed_model *m, struct sl_block_view block,
+                                    uint32_t layer, float rate, uint32_t type)
+{
+    return (struct sl_dropout){.rate = rate,
+                               .seed = sl_rng_relation_seed(m->seed, type),
+                               .epoch = block.header->epoch,
+                               .batch = (uint32_t)block.header->batch,
+                               .layer = layer};
+}
+
+static void *zeroed_note(const struct sl_layer_env *env, size_t bytes)
+{
+    void *p = sl_layer_note(env, bytes);
+    return p ? memset(p, 0, bytes) : NULL;
+}
+
+// The runs of hop h.
+static int list_runs(const struct sl_layer_env *env, const struct sl_typed *typed,
+                     struct sl_block_view block, uint32_t h, struct sl_typed_tape *tape)
+{
+    const struct sl_block_run *runs = sl_block_runs(block.header);
+    const uint32_t n = sl_block_typed(block.header)->n_runs;
+    uint32_t first = 0, end;
+    while (first < n && runs[first].hop < h)
+        first++;
+    for (end = first; end < n && runs[end].hop == h;)
+        end++;
+    tape->n_runs = end - first;
+    tape->run = zeroed_note(env, (tape->n_runs + 1) * sizeof *tape->run);
+    if (!tape->run)
+        return SL_ENOMEM;
+    for (uint32_t i = 0; i < tape->n_runs; i++)
+        tape->run[i] = (struct sl_typed_run){.relation = runs[first + i].relation,
+                                             .csr = sl_run_csr(block, typed, &runs[first + i])};
+    return SL_OK;
+}
+
+static int open_tape(const struct sl_typed_model *m, struct sl_block_view block, uint32_t l,
+                     float **x, bool training, struct sl_typed_tape *tape)
+{
+    const struct sl_layer_env *env = m->env;
+    const struct sl_block_type *types = sl_block_types(block.header);
+    const uint32_t n = m->typed->n_types, h = m->n_layers - 1 - l;
+    *tape = (struct sl_typed_tape){
+        .n_dst = sl_layer_note(env, n * sizeof *tape->n_dst),
+        .n_src = sl_layer_note(env, n * sizeof *tape->n_src),
+        .x = x,
+        .y = zeroed_note(env, n * sizeof *tape->y),
+        .after = zeroed_note(env, n * sizeof *tape->after),
+        .before = zeroed_note(env, n * sizeof *tape->before),
+        .dropout = dropout_of(m, block, SL_LAYER_OWN_DROPOUT + l,
+                              training ? m->options->attention_dropout : 0, 0),
+    };
+    if (!tape->n_dst || !tape->n_src || !tape->y || !tape->after || !tape->before)
+        return SL_ENOMEM;
+    for (uint32_t t = 0; t < n; t++) {
+        tape->n_dst[t] = types[t].n[h];
+        tape->n_src[t] = types[t].n[h + 1];
+    }
+    return list_runs(env, m->typed, block, h, tape);
+}
+
+static struct sl_layer_tail_tape *tail_tape_of(const struct sl_typed_model *m, uint32_t l,
+                                               uint32_t t)
+{
+    return &m->tail_tape[(uint64_t)l * m->typed->n_types + t];
+}
+
+// One layer and what follows it: *x, rows by type, becomes its output.
+static int forward_layer(struct sl_typed_model *m, const float *params, struct sl_block_view block,
+                         uint32_t l, bool training, float ***x)
+{
+    const struct sl_layer_env *env = m->env;
+    const struct sl_typed_layer *layer = &m->layer[l];
+    struct sl_typed_tape *tape = &m->tape[l];
+    float **out = zeroed_note(env, m->typed->n_types * sizeof *out);
+    if (!out)
+        return SL_ENOMEM;
+    SL_TRY(open_tape(m, block, l, *x, training, tape));
+    for (uint32_t t = 0; t < m->typed->n_types; t++) {
+        const float *bias;
+        const struct sl_dropout dropout = dropout_of(m, block, l + 1, m->dropout, t);
+        if (tape->n_dst[t] == 0)
+            continue;
+        SL_TRY(sl_typed_combine(env, layer, params, t, sl_typed_bias(layer), &bias));
+        tape->after[t] = sl_layer_tail_offer(tail_of(m, l, t), bias, training, &dropout);
+    }
+    SL_TRY(layer->kind->forward(env, layer, params, tape));
+    for (uint32_t t = 0; t < m->typed->n_types; t++) {
+        const struct sl_dropout dropout = dropout_of(m, block, l + 1, m->dropout, t);
+        if (tape->n_dst[t] == 0)
+            continue;
+        SL_TRY(sl_layer_tail_forward(env, tail_of(m, l, t), params, &tape->after[t], tape->y[t],
+                                     tape->n_dst[t], training, &dropout, tail_tape_of(m, l, t)));
+        out[t] = tail_tape_of(m, l, t)->y;
+    }
+    *x = out;
+    return SL_OK;
+}
+
+// act(x W' + b) of each type that has rows: *x, rows of features by type, becomes this.
+static int forward_input(const struct sl_typed_model *m, const float *params, const uint32_t *rows,
+                         float ***x)
+{
+    const struct sl_layer_env *env = m->env;
+    float **out = zeroed_note(env, m->typed->n_types * sizeof *out);
+    if (!out)
+        return SL_ENOMEM;
+    for (uint32_t t = 0; t < m->typed->n_types; t++) {
+        const struct sl_tensor *lin = m->input[t];
+        if (rows[t] == 0 || !lin)
+            continue;
+        const struct sl_layer as = {.d_in = m->d_feat[t], .d_out = m->hidden};
+        struct sl_layer_epilogue after = {.offered = true,
+                                          .bias = params + lin[INPUT_BIAS].offset,
+                                          .act = m->options->activation};
+        out[t] = sl_layer_floats(env, (uint64_t)rows[t] * m->hidden);
+        if (!out[t])
+            return SL_ENOMEM;
+        SL_TRY(sl_layer_last_product(env, &as, (*x)[t], rows[t], params + lin[INPUT_WEIGHT].offset,
+                                     0, out[t], &after));
+    }
+    *x = out;
+    return SL_OK;
+}
+
+// Rows of features by type, masked in training.
+static int take_features(const struct sl_typed_model *m, struct sl_block_view block, float *x,
+                         bool training, const uint32_t *rows)
+{
+    for (uint32_t t = 0; t < m->typed->n_types; t++) {
+        const struct sl_dropout mask = dropout_of(m, block, 0, m->input_dropout, t);
+        const uint32_t dim = m->d_feat[t];
+        m->features[t] = rows[t] && dim
+                             ? x + sl_typed_rows_at(block.header, m->typed, t, false) / sizeof *x
+                             : NULL;
+        if (m->features[t] && training && mask.rate > 0)
+            SL_TRY(m->env->kernels->dropout(m->features[t], rows[t], dim, &mask));
+    }
+    return SL_OK;
+}
+
+int sl_typed_model_forward(struct sl_typed_model *m, const float *params,
+                           struct sl_block_view block, float *x, bool training,
+                           const struct sl_heartbeat *pulse, float **h)
+{
+    uint32_t *rows = sl_layer_note(m->env, m->typed->n_types * sizeof *rows);
+    if (!rows)
+        return SL_ENOMEM;
+    for (uint32_t t = 0; t < m->typed->n_types; t++)
+        rows[t] = sl_typed_block_rows(block.header, t);
+    SL_TRY(take_features(m, block, x, training, rows));
+    float **at = m->features;
+    if (kind_of(m)->one_width)
+        SL_TRY(forward_input(m, params, rows, &at));
+    for (uint32_t l = 0; l < m->n_layers; l++) {
+        SL_TRY(check_abort(pulse));
+        SL_TRY(forward_layer(m, params, block, l, training, &at));
+    }
+    *h = at[0];
+    return SL_OK;
+}
+
+// ---- backward -----------------------------------------------------------------------------------
+
+// *out: room for the gradient of a layer's input, by type.
+static int input_gradients(const struct sl_layer_env *env, const struct sl_typed_layer *layer,
+                           const struct sl_typed_tape *tape, float ***out)
+{
+    const uint32_t n = layer->typed->n_types;
+    float **dx = *out = zeroed_note(env, n * sizeof *dx);
+    if (!dx)
+        return SL_ENOMEM;
+    for (uint32_t t = 0; t < n; t++) {
+        if (tape->n_src[t] == 0)
+            continue;
+        dx[t] = sl_layer_floats(env, (uint64_t)tape->n_src[t] * layer->d_in[t]);
+        if (!dx[t])
+            return SL_ENOMEM;
+    }
+    return SL_OK;
+}
+
+// Running statistics of a type that the batch has no rows of stay as they are.
+static int keep_norm(const struct sl_layer_env *env, const struct sl_typed_model *m, uint32_t l,
+                     uint32_t t, const float *params, float *gradient)
+{
+    struct sl_tensor tensors[SL_NORM_TENSORS];
+    if (describe_norm(m, l, t, tensors) == 0)
+        return SL_OK;
+    const struct sl_layer_tail *tail = tail_of(m, l, t);
+    const struct sl_norm norm = {tail->norm, tail->dim, tail->norm_offset};
+    return sl_norm_keep(env, &norm, params, gradient);
+}
+
+static int backward_layer(struct sl_typed_model *m, const float *params, uint32_t l, float **dy,
+                          float *gradient, float **dx)
+{
+    const struct sl_layer_env *env = m->env;
+    const struct sl_typed_layer *layer = &m->layer[l];
+    struct sl_typed_tape *tape = &m->tape[l];
+    const uint32_t n = m->typed->n_types, bias = sl_typed_bias(layer);
+    float **dbias = zeroed_note(env, n * sizeof *dbias);
+    if (!dbias)
+        return SL_ENOMEM;
+    for (uint32_t t = 0; t < n; t++) {
+        if (tape->n_dst[t] == 0) {
+            SL_TRY(keep_norm(env, m, l, t, params, gradient));
+            continue;
+        }
+        SL_TRY(sl_typed_gradient_room(env, layer, gradient, t, bias, &dbias[t]));
+        SL_TRY(sl_layer_tail_backward(env, tail_of(m, l, t), params, tail_tape_of(m, l, t), dy[t],
+                                      gradient, dbias[t], &tape->before[t]));
+    }
+    SL_TRY(layer->kind->backward(env, layer, params, tape, dy, gradient, dx));
+    for (uint32_t t = 0; t < n; t++)
+        if (dbias[t])
+            SL_TRY(sl_typed_spread(env, layer, dbias[t], t, bias, gradient));
+    return SL_OK;
+}
+
+static int backward_input(const struct sl_typed_model *m, float **dh, float **h, float *gradient)
+{
+    const struct sl_layer_env *env = m->env;
+    for (uint32_t t = 0; t < m->typed->n_types; t++) {
+        const struct sl_tensor *lin = m->input[t];
+        const uint32_t rows = m->tape[0].n_src[t];
+        if (rows == 0 || !lin)
+            continue;
+        const struct sl_layer as = {.d_in = m->d_feat[t], .d_out = m->hidden};
+        const struct sl_bias_act_gradient before = {.y = h[t],
+                                                    .act = m->options->activation,
+                                                    .dropout = NO_DROPOUT,
+                                                    .dbias = gradient + lin[INPUT_BIAS].offset};
+        const struct sl_layer_gradient of[2] = {
+            {m->features[t], gradient + lin[INPUT_WEIGHT].offset, m->d_feat[t], false}};
+        SL_TRY(sl_layer_product_gradients(env, &as, &before, dh[t], of, rows));
+    }
+    return SL_OK;
+}
+
+int sl_typed_model_backward(struct sl_typed_model *m, const float *params, float *dh,
+                            const struct sl_heartbeat *pulse, float *gradient)
+{
+    const struct sl_layer_env *env = m->env;
+    const bool enters = kind_of(m)->one_width;
+    float **dy = zeroed_note(env, m->typed->n_types * sizeof *dy), **dx = NULL;
+    if (!dy)
+        return SL_ENOMEM;
+    dy[0] = dh;
+    for (uint32_t l = m->n_layers; l-- > 0; dy = dx) {
+        SL_TRY(check_abort(pulse));
+        dx = NULL;
+        if (l > 0 || enters)
+            SL_TRY(input_gradients(env, &m->layer[l], &m->tape[l], &dx));
+        SL_TRY(backward_layer(m, params, l, dy, gradient, dx));
+        if (l + 1 == m->n_layers)
+            SL_FAILPOINT(TRAINER_GRADIENT);
+    }
+    return enters ? backward_input(m, dy, m->tape[0].x, gradient) : SL_OK;
+}

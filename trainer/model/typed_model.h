@@ -1,0 +1,74 @@
+/*
+ * typed_model.h - a model of a graph of several types: layers over its relations (typed_layer.h)
+ * and a linear layer behind them.
+ *
+ * All layers map to the hidden width. Behind each but the last one every type has norm, activation
+ * and dropout as the layers of a plain model have (layer_tail.h), a norm of its own for each type;
+ * the last one's rows of the seeds go through the linear layer (`lin`) as they are. So has it the
+ * reference of MLPerf's benchmark on IGBH.
+ *
+ * Layer l of L reads the runs of hop L-1-l, and gives rows to the vertices of a type that are known
+ * before that hop: of the last layer these are the seeds, which are of type 0.
+ *
+ * Names: convs.L.convs.<source___name___target>.*, or convs.L.* of a kind whose tensors are the
+ * layer's; norms.L.TYPE.*; lin_dict.TYPE.* where types enter by a linear layer each; lin.*.
+ *
+ * Dropout keys are those of a plain model's layers (model.h) under the seed of the type, for
+ * attention of the relation (sl_rng_relation_seed): those of type 0 and relation 0 are the job's.
+ */
+#ifndef SL_TRAINER_MODEL_TYPED_MODEL_H
+#define SL_TRAINER_MODEL_TYPED_MODEL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/arena/block.h"
+#include "common/arena/heartbeat.h"
+#include "config/config.h"
+#include "trainer/model/layer_tail.h"
+#include "trainer/model/typed_layer.h"
+
+struct sl_typed_model {
+    const struct sl_typed *typed;
+    struct sl_incoming incoming;
+    uint32_t *d_feat, *d_hidden; // (n_types) widths of features and of hidden rows
+    uint32_t n_layers, hidden;
+    const struct sl_layer_env *env;
+    const struct sl_layer_options *options;
+    uint64_t seed;
+    float dropout, input_dropout;
+    struct sl_typed_layer layer[SL_CONFIG_MAX_LAYERS];
+    struct sl_layer_tail *tail;     // (n_layers, n_types)
+    const struct sl_tensor **input; // (n_types) weight and bias of lin_dict; NULL: has none
+    // Of the last forward:
+    struct sl_typed_tape tape[SL_CONFIG_MAX_LAYERS];
+    struct sl_layer_tail_tape *tail_tape; // (n_layers, n_types)
+    float **features;                     // (n_types)
+};
+
+// Whether the kind is one of graphs of several types.
+bool sl_typed_model_is(enum sl_model_kind kind);
+
+// A model of this job. The graph, `options` and `env` are borrowed. SL_EINVAL and SL_EUNSUPPORTED
+// name the key or the type, SL_ENOMEM; what *out is then is destroyed by the caller, too.
+int sl_typed_model_create(const struct sl_config *config, const struct sl_typed *typed,
+                          const struct sl_layer_options *options, const struct sl_layer_env *env,
+                          struct sl_typed_model **out);
+void sl_typed_model_destroy(struct sl_typed_model *m); // NULL is fine
+
+// How many tensors it has but for `lin`. Describes them, in the order of the file, from *n_params
+// floats of the vector on, to which theirs are added; they must stay there.
+uint32_t sl_typed_model_count(const struct sl_typed_model *m);
+void sl_typed_model_describe(struct sl_typed_model *m, struct sl_tensor *tensors,
+                             uint64_t *n_params);
+
+// *h (at least n_seeds, hidden): rows of the seeds. x: features as trainer/feed/typed_block.h says,
+// f32; masked in place. SL_EABORTED when the pulse (NULL: none) says to leave half way.
+int sl_typed_model_forward(struct sl_typed_model *m, const float *params,
+                           struct sl_block_view block, float *x, bool training,
+                           const struct sl_heartbeat *pulse, float **h);
+// gradient += for dh, that of h, which is overwritten.
+int sl_typed_model_backward(struct sl_typed_model *m, const float *params, float *dh,
+                            const struct sl_heartbeat *pulse, float *gradient);
+
+#endif

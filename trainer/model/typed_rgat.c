@@ -1,0 +1,240 @@
+/*
+ * typed_rgat.c - graph attention by relation, as torch_geometric.nn.HeteroConv of GATConv((-1, -1),
+ * d / H, heads=H, add_self_loops=False), the reference of MLPerf's benchmark on IGBH:
+ *
+ *   y_i = sum or mean over the relations r that lead to i's type of
+ *         sum over i's drawn neighbours j in r of alpha_ij lin_src_r(x_j), and bias_r
+ *
+ *   of each relation att_src (1, H, C), att_dst (1, H, C), bias (d_out), lin_src.weight (H*C, d_in
+ *   of the source type), lin_dst.weight (H*C, d_in of the target type)
+ *
+ * alpha is as in layer_gat.c, of scores <att_src_h, lin_src_r(x_j)_h> + <att_dst_h,
+ * lin_dst_r(x_i)_h>. A vertex is no neighbour of itself unless there is such an edge, and a row
+ * without edges has the bias alone. The heads are side by side (H*C = d_out) in every layer.
+ */
+#include "trainer/model/typed_layer.h"
+
+#include "common/base/error.h"
+#include "common/base/philox.h"
+#include "trainer/model/attention.h"
+
+enum { ATT_SRC, ATT_DST, BIAS, LIN_SRC, LIN_DST, N_TENSORS };
+
+static struct sl_attention attention_of(const struct sl_typed_layer *layer)
+{
+    const uint32_t heads = layer->options->heads;
+    return (struct sl_attention){heads, layer->d_out / heads};
+}
+
+static int check(const struct sl_typed_layer *layer)
+{
+    const uint32_t heads = layer->options->heads;
+    if (heads > 0 && layer->d_out % heads == 0)
+        return SL_OK;
+    return sl_fail(SL_EINVAL,
+                   "model.hidden: found %u with %u heads, wanted a multiple of model.heads, since "
+                   "layers put the heads side by side",
+                   layer->d_out, heads);
+}
+
+static uint32_t count(const struct sl_typed_layer *layer)
+{
+    return layer->typed->n_relations * N_TENSORS;
+}
+
+static void describe(const struct sl_typed_layer *layer, struct sl_tensor *tensors)
+{
+    const struct sl_attention a = attention_of(layer);
+    const uint64_t att[] = {1, a.heads, a.width}, bias[] = {layer->d_out};
+    const float bound = sl_layer_glorot_bound(a.heads, a.width);
+    for (uint32_t r = 0; r < layer->typed->n_relations; r++, tensors += N_TENSORS) {
+        const struct sl_relation *relation = &layer->typed->relation[r];
+        const uint64_t src[] = {layer->d_out, layer->d_in[relation->source]};
+        const uint64_t dst[] = {layer->d_out, layer->d_in[relation->target]};
+        tensors[ATT_SRC] = sl_relation_tensor(layer, r, "att_src", 3, att, bound);
+        tensors[ATT_DST] = sl_relation_tensor(layer, r, "att_dst", 3, att, bound);
+        tensors[BIAS] = sl_relation_tensor(layer, r, "bias", 1, bias, 0);
+        tensors[LIN_SRC] = sl_relation_tensor(layer, r, "lin_src.weight", 2, src,
+                                              sl_layer_glorot_bound(src[0], src[1]));
+        tensors[LIN_DST] = sl_relation_tensor(layer, r, "lin_dst.weight", 2, dst,
+                                              sl_layer_glorot_bound(dst[0], dst[1]));
+    }
+}
+
+static struct sl_attention_side side_of(const struct sl_typed_layer *layer, const float *params,
+                                        const struct sl_typed_tape *tape,
+                                        const struct sl_typed_run *run, bool source)
+{
+    const struct sl_relation *r = &layer->typed->relation[run->relation];
+    const uint32_t t = source ? r->source : r->target;
+    return (struct sl_attention_side){
+        .x = tape->x[t],
+        .rows = source ? run->csr.n_src : run->csr.n_dst,
+        .d_in = layer->d_in[t],
+        .lin = params + sl_relation_offset(layer, run->relation, source ? LIN_SRC : LIN_DST),
+        .att = params + sl_relation_offset(layer, run->relation, source ? ATT_SRC : ATT_DST),
+    };
+}
+
+static struct sl_attention_gradient gradient_of(const struct sl_typed_layer *layer,
+                                                const struct sl_typed_run *run, float *gradient,
+                                                float **dx, bool source)
+{
+    const struct sl_relation *r = &layer->typed->relation[run->relation];
+    return (struct sl_attention_gradient){
+        .lin = gradient + sl_relation_offset(layer, run->relation, source ? LIN_SRC : LIN_DST),
+        .att = gradient + sl_relation_offset(layer, run->relation, source ? ATT_SRC : ATT_DST),
+        .dx = dx ? dx[source ? r->source : r->target] : NULL,
+    };
+}
+
+// What rows of z are multiplied by: the shares after dropout, times the scale.
+static int keep(const struct sl_layer_env *env, uint32_t heads, float *alpha,
+                struct sl_attention_edges *edges)
+{
+    const uint64_t n = (uint64_t)edges->csr.n_edges * heads;
+    const float *slots[] = {alpha};
+    edges->alpha = edges->kept = alpha;
+    if (edges->dropout.rate <= 0 && edges->scale == 1)
+        return SL_OK;
+    float *kept = sl_layer_floats(env, n);
+    if (!kept)
+        return SL_ENOMEM;
+    edges->kept = kept;
+    SL_TRY(env->kernels->reduce(slots, 1, n, edges->scale, kept));
+    return edges->dropout.rate > 0
+               ? env->kernels->dropout(kept, edges->csr.n_edges, heads, &edges->dropout)
+               : SL_OK;
+}
+
+static int attend(const struct sl_layer_env *env, const struct sl_typed_layer *layer,
+                  const float *params, const struct sl_typed_tape *tape,
+                  const struct sl_typed_run *run, struct sl_attention_edges *edges)
+{
+    const struct sl_attention a = attention_of(layer);
+    const struct sl_attention_side src = side_of(layer, params, tape, run, true);
+    const struct sl_attention_side dst = side_of(layer, params, tape, run, false);
+    const struct sl_layer lin = {.d_in = src.d_in, .d_out = layer->d_out};
+    float *score_src, *score_dst, *z = sl_layer_floats(env, src.rows * layer->d_out);
+    float *alpha = sl_layer_floats(env, (uint64_t)run->csr.n_edges * a.heads);
+    if (!z || !alpha)
+        return SL_ENOMEM;
+    *edges = (struct sl_attention_edges){
+        .csr = run->csr,
+        .z = z,
+        .dropout = tape->dropout,
+        .scale = sl_typed_scale(layer, layer->typed->relation[run->relation].target),
+    };
+    edges->dropout.seed = sl_rng_relation_seed(tape->dropout.seed, run->relation);
+    SL_TRY(sl_layer_product(env, &lin, src.x, src.rows, src.lin, 0, z));
+    SL_TRY(sl_attention_scores(env, &a, &src, &score_src));
+    SL_TRY(sl_attention_scores(env, &a, &dst, &score_dst));
+    edges->score_src = score_src;
+    edges->score_dst = score_dst;
+    SL_TRY(sl_attention_shares(env, &run->csr, a.heads, score_src, score_dst, alpha));
+    return keep(env, a.heads, alpha, edges);
+}
+
+// y[t] = or += the sums over a run's neighbours.
+static int add_run(const struct sl_layer_env *env, const struct sl_typed_layer *layer,
+                   const struct sl_attention_edges *edges, const float *zero, float **y)
+{
+    const struct sl_attention a = attention_of(layer);
+    const uint64_t n = (uint64_t)edges->csr.n_dst * layer->d_out;
+    float *sums = sl_layer_floats(env, n);
+    if (!sums)
+        return SL_ENOMEM;
+    const struct sl_aggregate_heads_args args = {.csr = edges->csr,
+                                                 .heads = a.heads,
+                                                 .dim = a.width,
+                                                 .x = edges->z,
+                                                 .weight = edges->kept,
+                                                 .y = sums};
+    SL_TRY(env->kernels->aggregate_heads(&args));
+    if (*y)
+        return env->kernels->add_scaled(n, 1, zero, sums, *y);
+    *y = sums;
+    return SL_OK;
+}
+
+static int forward(const struct sl_layer_env *env, const struct sl_typed_layer *layer,
+                   const float *params, struct sl_typed_tape *tape)
+{
+    struct sl_attention_edges *edges = sl_layer_note(env, tape->n_runs * sizeof *edges);
+    float *zero = sl_layer_floats(env, 1);
+    if ((tape->n_runs && !edges) || !zero)
+        return SL_ENOMEM;
+    tape->own = edges;
+    SL_TRY(env->device->fill(zero, 0, sizeof *zero));
+    for (uint32_t i = 0; i < tape->n_runs; i++) {
+        const struct sl_typed_run *run = &tape->run[i];
+        SL_TRY(attend(env, layer, params, tape, run, &edges[i]));
+        SL_TRY(add_run(env, layer, &edges[i], zero,
+                       &tape->y[layer->typed->relation[run->relation].target]));
+    }
+    for (uint32_t t = 0; t < layer->typed->n_types; t++) {
+        const uint64_t n = (uint64_t)tape->n_dst[t] * layer->d_out;
+        if (n == 0 || tape->y[t])
+            continue;
+        tape->y[t] = sl_layer_floats(env, n);
+        if (!tape->y[t])
+            return SL_ENOMEM;
+        SL_TRY(env->device->fill(tape->y[t], 0, n * sizeof *tape->y[t]));
+    }
+    return SL_OK;
+}
+
+static int run_backward(const struct sl_layer_env *env, const struct sl_typed_layer *layer,
+                        const float *params, const struct sl_typed_tape *tape,
+                        const struct sl_typed_run *run, const struct sl_attention_edges *edges,
+                        const float *dheads, float *gradient, float **dx)
+{
+    const struct sl_attention a = attention_of(layer);
+    const struct sl_attention_side src = side_of(layer, params, tape, run, true);
+    const struct sl_attention_side dst = side_of(layer, params, tape, run, false);
+    const struct sl_attention_gradient to_src = gradient_of(layer, run, gradient, dx, true);
+    const struct sl_attention_gradient to_dst = gradient_of(layer, run, gradient, dx, false);
+    const struct sl_layer lin = {.d_in = src.d_in, .d_out = layer->d_out};
+    const struct sl_layer_gradient of = {src.x, to_src.lin, src.d_in, false};
+    float *dscore_src, *dscore_dst, *dz = sl_layer_floats(env, src.rows * layer->d_out);
+    if (!dz)
+        return SL_ENOMEM;
+    SL_TRY(sl_attention_backward(env, &a, edges, dheads, dz, &dscore_src, &dscore_dst));
+    SL_TRY(sl_layer_product_gradient(env, &lin, dz, &of, src.rows));
+    if (to_src.dx)
+        SL_TRY(sl_layer_product_backward(env, &lin, dz, src.rows, src.lin, 1, to_src.dx));
+    SL_TRY(sl_attention_scores_backward(env, &a, &src, dscore_src, &to_src));
+    return sl_attention_scores_backward(env, &a, &dst, dscore_dst, &to_dst);
+}
+
+static int backward(const struct sl_layer_env *env, const struct sl_typed_layer *layer,
+                    const float *params, const struct sl_typed_tape *tape, float **dy,
+                    float *gradient, float **dx)
+{
+    const struct sl_layer as = {.d_out = layer->d_out};
+    const struct sl_attention_edges *edges = tape->own;
+    for (uint32_t t = 0; t < layer->typed->n_types; t++) {
+        if (tape->n_dst[t] > 0)
+            SL_TRY(sl_layer_apply_before(env, &as, &tape->before[t], dy[t], tape->n_dst[t]));
+        if (dx && tape->n_src[t] > 0)
+            SL_TRY(env->device->fill(dx[t], 0,
+                                     (uint64_t)tape->n_src[t] * layer->d_in[t] * sizeof *dx[t]));
+    }
+    for (uint32_t i = 0; i < tape->n_runs; i++) {
+        const struct sl_typed_run *run = &tape->run[i];
+        SL_TRY(run_backward(env, layer, params, tape, run, &edges[i],
+                            dy[layer->typed->relation[run->relation].target], gradient, dx));
+    }
+    return SL_OK;
+}
+
+const struct sl_typed_kind sl_typed_rgat = {
+    .name = "rgat",
+    .per_relation = N_TENSORS,
+    .bias = BIAS,
+    .check = check,
+    .count = count,
+    .describe = describe,
+    .forward = forward,
+    .backward = backward,
+};
