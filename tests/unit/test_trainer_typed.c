@@ -292,14 +292,14 @@ TEST(tensors_have_the_names_of_torch_geometric)
     ck_assert_int_eq(init(&m, &c, sl_kernels_cpu()), SL_OK);
     check_tensor(&m, "convs.0.convs.<paper___in___venue>.att_src", "1,2,3");
     check_tensor(&m, "convs.0.convs.<paper___in___venue>.lin_src.weight", "6,5");
-    check_tensor(&m, "convs.0.convs.<paper___in___venue>.lin_dst.weight", "6,4");
+    check_tensor(&m, "convs.0.convs.<paper___in___venue>.lin_dst.weight", "6,1");
     sl_model_fini(&m);
     c = config_of(&VARIANTS[8]);
     ck_assert_int_eq(init(&m, &c, sl_kernels_cpu()), SL_OK);
     check_tensor(&m, "convs.1.weight", "3,6,6");
     check_tensor(&m, "convs.1.comp", "7,3");
     check_tensor(&m, "lin_dict.author.weight", "6,3");
-    check_tensor(&m, "lin_dict.tag.weight", "none");
+    check_tensor(&m, "lin_dict.tag.weight", "6,1");
     sl_model_fini(&m);
     c = config_of(&VARIANTS[9]);
     ck_assert_int_eq(init(&m, &c, sl_kernels_cpu()), SL_OK);
@@ -332,9 +332,6 @@ TEST(layers_over_the_whole_graph_are_refused)
 TEST(what_a_model_cannot_be_is_refused_by_name)
 {
     struct sl_config c = config_of(&VARIANTS[0]);
-    graph.type[1].feat_dim = 0;
-    check_refused(&c, "'author' have no features", "rsage");
-    graph.type[1].feat_dim = 3;
     graph.relation[4].target = 0; // "in" no longer leads to the venue
     check_refused(&c, "'venue', whose rows layer 1 of 2 must make", "rgcn");
     c.model.layers = 1;

@@ -50,22 +50,13 @@ static int list_incoming(const struct sl_typed *typed, struct sl_incoming *in)
 // vertices are at least, or more than there are layers.
 static int check_type(const struct sl_typed_model *m, uint32_t t, uint32_t hops)
 {
-    const struct sl_vertex_type *type = &m->typed->type[t];
-    if (hops > m->n_layers)
-        return SL_OK;
-    if (m->d_feat[t] == 0)
-        return sl_fail(
-            SL_EUNSUPPORTED,
-            "model.kind \"%s\": vertices of type '%s' have no features, which this model "
-            "reads: give them some, or take the type out of the data set",
-            kind_of(m)->name, type->name);
     if (hops < m->n_layers && m->incoming.first[t + 1] == m->incoming.first[t] &&
         !kind_of(m)->updates_all)
         return sl_fail(SL_EUNSUPPORTED,
                        "model.kind \"%s\": no relation leads to vertices of type '%s', whose rows "
                        "layer %u of %u must make: add the reverses of its relations to the data "
                        "set, make model.layers smaller, or use \"rgcn\"",
-                       kind_of(m)->name, type->name, m->n_layers - hops, m->n_layers);
+                       kind_of(m)->name, m->typed->type[t].name, m->n_layers - hops, m->n_layers);
     return SL_OK;
 }
 
@@ -81,12 +72,6 @@ static int check_types(const struct sl_typed_model *m)
                 hops[typed->relation[r].source] = SL_MIN(hops[typed->relation[r].source], h + 1);
     for (uint32_t t = 0; t < typed->n_types; t++)
         SL_TRY(check_type(m, t, hops[t]));
-    if (kind_of(m)->one_width)
-        return SL_OK;
-    for (uint32_t r = 0; r < typed->n_relations; r++)
-        for (uint32_t side = 0; side < 2; side++) // its tensors have their widths
-            SL_TRY(check_type(m, side ? typed->relation[r].source : typed->relation[r].target,
-                              m->n_layers));
     return SL_OK;
 }
 
@@ -108,7 +93,7 @@ static int layout(struct sl_typed_model *m, const struct sl_config *config,
         return sl_fail(SL_ENOMEM, "no memory for a model of %u types", typed->n_types);
     SL_TRY(list_incoming(typed, &m->incoming));
     for (uint32_t t = 0; t < typed->n_types; t++) {
-        m->d_feat[t] = typed->type[t].feat_dim;
+        m->d_feat[t] = SL_MAX(typed->type[t].feat_dim, 1u);
         m->d_hidden[t] = m->hidden;
     }
     for (uint32_t l = 0; l < m->n_layers; l++) {
@@ -184,13 +169,10 @@ static uint32_t describe_norm(const struct sl_typed_model *m, uint32_t l, uint32
     return sl_norm_describe(tail->norm, tail->dim, prefix, tensors);
 }
 
-// A type without features has a weight of no columns, which is no tensor: it has none.
 static uint32_t describe_input(const struct sl_typed_model *m, uint32_t t,
                                struct sl_tensor tensors[INPUT_TENSORS])
 {
     const uint32_t d_in = m->d_feat[t];
-    if (d_in == 0)
-        return 0;
     const float bound = sl_layer_linear_bound(d_in);
     tensors[INPUT_WEIGHT] =
         (struct sl_tensor){.rank = 2, .shape = {m->hidden, d_in}, .init_bound = bound};
@@ -246,7 +228,7 @@ void sl_typed_model_describe(struct sl_typed_model *m, struct sl_tensor *tensors
         }
     for (uint32_t t = 0; t < m->typed->n_types && kind_of(m)->one_width; t++) {
         const uint32_t n = describe_input(m, t, tensors);
-        m->input[t] = n ? tensors : NULL;
+        m->input[t] = tensors;
         tensors = place(tensors, n, 0, n_params);
     }
 }
@@ -370,7 +352,7 @@ static int forward_input(const struct sl_typed_model *m, const float *params, co
         return SL_ENOMEM;
     for (uint32_t t = 0; t < m->typed->n_types; t++) {
         const struct sl_tensor *lin = m->input[t];
-        if (rows[t] == 0 || !lin)
+        if (rows[t] == 0)
             continue;
         const struct sl_layer as = {.d_in = m->d_feat[t], .d_out = m->hidden};
         struct sl_layer_epilogue after = {.offered = true,
@@ -386,18 +368,33 @@ static int forward_input(const struct sl_typed_model *m, const float *params, co
     return SL_OK;
 }
 
+// *out (rows): ones, the rows of a type without features.
+static int make_ones(const struct sl_layer_env *env, uint32_t rows, float **out)
+{
+    float *zero = sl_layer_floats(env, 1);
+    *out = sl_layer_floats(env, rows);
+    if (!zero || !*out)
+        return SL_ENOMEM;
+    SL_TRY(env->device->fill(zero, 0, sizeof *zero));
+    return env->kernels->fill_sum(rows, 1, zero, *out);
+}
+
 // Rows of features by type, masked in training.
 static int take_features(const struct sl_typed_model *m, struct sl_block_view block, float *x,
                          bool training, const uint32_t *rows)
 {
     for (uint32_t t = 0; t < m->typed->n_types; t++) {
         const struct sl_dropout mask = dropout_of(m, block, 0, m->input_dropout, t);
-        const uint32_t dim = m->d_feat[t];
-        m->features[t] = rows[t] && dim
-                             ? x + sl_typed_rows_at(block.header, m->typed, t, false) / sizeof *x
-                             : NULL;
-        if (m->features[t] && training && mask.rate > 0)
-            SL_TRY(m->env->kernels->dropout(m->features[t], rows[t], dim, &mask));
+        m->features[t] = NULL;
+        if (rows[t] == 0)
+            continue;
+        if (m->typed->type[t].feat_dim == 0) {
+            SL_TRY(make_ones(m->env, rows[t], &m->features[t]));
+            continue;
+        }
+        m->features[t] = x + sl_typed_rows_at(block.header, m->typed, t, false) / sizeof *x;
+        if (training && mask.rate > 0)
+            SL_TRY(m->env->kernels->dropout(m->features[t], rows[t], m->d_feat[t], &mask));
     }
     return SL_OK;
 }
@@ -487,7 +484,7 @@ static int backward_input(const struct sl_typed_model *m, float **dh, float **h,
     for (uint32_t t = 0; t < m->typed->n_types; t++) {
         const struct sl_tensor *lin = m->input[t];
         const uint32_t rows = m->tape[0].n_src[t];
-        if (rows == 0 || !lin)
+        if (rows == 0)
             continue;
         const struct sl_layer as = {.d_in = m->d_feat[t], .d_out = m->hidden};
         const struct sl_bias_act_gradient before = {.y = h[t],

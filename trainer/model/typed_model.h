@@ -10,6 +10,9 @@
  * Layer l of L reads the runs of hop L-1-l, and gives rows to the vertices of a type that are known
  * before that hop: of the last layer these are the seeds, which are of type 0.
  *
+ * A type without features has rows of the one number 1, as torch_geometric.transforms.Constant gives
+ * it, which no dropout masks.
+ *
  * Names: convs.L.convs.<source___name___target>.*, or convs.L.* of a kind whose tensors are the
  * layer's; norms.L.TYPE.*; lin_dict.TYPE.* where types enter by a linear layer each; lin.*.
  *
@@ -31,7 +34,7 @@
 struct sl_typed_model {
     const struct sl_typed *typed;
     struct sl_incoming incoming;
-    uint32_t *d_feat, *d_hidden; // (n_types) widths of features and of hidden rows
+    uint32_t *d_feat, *d_hidden; // (n_types) widths of the input's and of hidden rows
     uint32_t n_layers, hidden;
     const struct sl_layer_env *env;
     const struct sl_layer_options *options;
@@ -39,7 +42,7 @@ struct sl_typed_model {
     float dropout, input_dropout;
     struct sl_typed_layer layer[SL_CONFIG_MAX_LAYERS];
     struct sl_layer_tail *tail;     // (n_layers, n_types)
-    const struct sl_tensor **input; // (n_types) weight and bias of lin_dict; NULL: has none
+    const struct sl_tensor **input; // (n_types) weight and bias of lin_dict, where it has one
     // Of the last forward:
     struct sl_typed_tape tape[SL_CONFIG_MAX_LAYERS];
     struct sl_layer_tail_tape *tail_tape; // (n_layers, n_types)
