@@ -15,14 +15,13 @@ Needs torch and torch_geometric, which sluice itself does not (see check_pyg.py)
 """
 
 import os
-import types
 import warnings
 
 import numpy as np
 import peers
 import torch
-import typed_peers
 from check_pyg import Graph, build
+from pyg_typed import TypedModel
 from torch.nn import functional
 
 
@@ -295,6 +294,19 @@ class TypedSampler:
         return nodes, [first(n) for n in range(len(fanouts), 0, -1)]
 
 
+class ByLayer(TypedModel):
+    """Of the edges that each layer needs, with dropout between layers."""
+
+    def __init__(self, model, *of_graph):
+        super().__init__(model, *of_graph)
+        self.dropout = torch.nn.Dropout(model["dropout"])
+
+    def convolve(self, conv, x, edges):
+        i = list(self.convs).index(conv)
+        x = {name: self.dropout(rows) if i else rows for name, rows in x.items()}
+        return super().convolve(conv, x, edges[i])
+
+
 def train_typed(config, seed):
     """The accuracy on the test vertices in the best validation epoch."""
     torch.manual_seed(seed)
@@ -305,24 +317,8 @@ def train_typed(config, seed):
     split = {name: np.asarray(dataset.arrays[f"{name}_idx"]).astype(np.int64) for name in splits}
     for name in set(data.node_types) - set(data.x_dict):  # as sluice has it
         data[name].x = torch.ones(data[name].num_nodes, 1)
-    sampler, model = TypedSampler(dataset), config["model"]
-    # Whose last layer gives no rows of other types than the first, which nothing reads.
-    warnings.filterwarnings("ignore", message="There exist node types")
-    net = typed_peers.pyg_layers(
-        types.SimpleNamespace(
-            first=dataset.schema.first,
-            relations=data.edge_types,
-            widths={name: x.size(1) for name, x in data.x_dict.items()},
-            classes=dataset.metadata["num_classes"],
-            job=types.SimpleNamespace(hidden=model["hidden"], fanout=config["sampler"]["fanout"]),
-        ),
-        model["kind"],
-    )
-    net.dropout = torch.nn.Dropout(model["dropout"])
-
-    def logits(x, edges, n):
-        return net.through(lambda i, layer, rows: layer(rows, edges[i]), x, n)
-
+    sampler, widths = TypedSampler(dataset), {name: x.size(1) for name, x in data.x_dict.items()}
+    net = ByLayer(config["model"], widths, data.edge_types, dataset.metadata["num_classes"])
     optimizer = torch.optim.Adam(net.parameters(), lr=config["optimizer"]["lr"])
     best, test = -1.0, 0.0
     for _ in range(config["epochs"]):
@@ -333,11 +329,11 @@ def train_typed(config, seed):
             nodes, layers = sampler.batch(rng, seeds, config["sampler"]["fanout"])
             x = {name: data[name].x[part] for name, part in nodes.items()}
             optimizer.zero_grad()
-            functional.cross_entropy(logits(x, layers, len(seeds)), labels[seeds]).backward()
+            functional.cross_entropy(net(x, layers)[: len(seeds)], labels[seeds]).backward()
             optimizer.step()
         net.eval()
         with torch.no_grad():
-            found = logits(data.x_dict, [data.edge_index_dict] * len(net.layers), len(labels))
+            found = net(data.x_dict, [data.edge_index_dict] * net.layers)
         right = measure("accuracy", found, labels, split["val"])
         if right > best:
             best, test = right, measure("accuracy", found, labels, split["test"])

@@ -219,7 +219,7 @@ class Peers:
         return self.server(name, self.best[name, what]).ask(what)
 
     def fresh(self, name, what=FP32):
-        return Server(name, self.paths[name], self.best[name, what])
+        return Server(name, self.paths[name], self.best[name, what], self.shape, self.program)
 
 
 # ---- sluice -------------------------------------------------------------------------------------

@@ -78,17 +78,6 @@ class Layers(nn.Module):
         return self.linear(x[self.first][:n])
 
 
-def pyg_layers(peer, kind):
-    from torch_geometric.nn import GATConv, HeteroConv, SAGEConv
-
-    def conv(widths, out, heads):
-        if heads:
-            return GATConv(widths, out // heads, heads, add_self_loops=False)
-        return SAGEConv(widths, out)
-
-    return Layers(peer, kind, conv, lambda convs: HeteroConv(convs, aggr="sum"))
-
-
 class PyGTyped(Typed, peers.PyG):
     def __init__(self, saved, job):
         import torch_geometric.loader  # noqa: F401 - here, so that no measurement has it
@@ -142,9 +131,15 @@ class PyGTyped(Typed, peers.PyG):
         return nodes, edges
 
     def model(self, kind):
+        from torch_geometric.nn import GATConv, HeteroConv, SAGEConv
         from torch_geometric.utils import trim_to_layer
 
-        model = pyg_layers(self, kind)
+        def conv(widths, out, heads):
+            if heads:
+                return GATConv(widths, out // heads, heads, add_self_loops=False)
+            return SAGEConv(widths, out)
+
+        model = Layers(self, kind, conv, lambda convs: HeteroConv(convs, aggr="sum"))
 
         def forward(batch, x):
             nodes, edges = self.hops(batch)
