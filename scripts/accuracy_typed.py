@@ -119,7 +119,7 @@ TYPED = {
     "planted": {
         "rsage": (job(planted, "rsage", 64, [10, 10], 256, 0.01, 10), 0.82),
         "rgat": (job(planted, "rgat", 64, [10, 10], 256, 0.01, 10, **HEADS), None),
-        "rgcn": (job(planted, "rgcn", 64, [10, 10], 256, 0.01, 10), None),
+        "rgcn": (job(planted, "rgcn", 64, [10, 10], 256, 0.005, 10), None),
         "graphsage": (job(without_types, "graphsage", 64, [10, 10], 256, 0.01, 10), None),
     },
 }
