@@ -35,6 +35,9 @@ LOADERS = {**NAMES, "loader": "sluice.NeighborLoader"}  # of python/sluice: the 
 # Those of pair_peers.py: the part `pairs`.
 LOADERS |= {"pyg_pairs": "PyG LinkNeighborLoader", "dgl_pairs": "DGL edge prediction sampler"}
 LOADERS["loader_pairs"] = "sluice.LinkNeighborLoader"
+# Those of typed_peers.py: the part `typed`.
+LOADERS |= {"pyg_typed": "PyG NeighborLoader", "dgl_typed": "DGL NeighborSampler"}
+LOADERS["loader_typed"] = LOADERS["loader"]
 
 FANOUT, BATCH, HIDDEN = ([3, 3, 3], 4096, 16) if QUICK else ([15, 10, 5], 1024, 256)
 SHAPE = {"fanout": FANOUT, "batch": BATCH, "hidden": HIDDEN}
@@ -216,7 +219,7 @@ class Peers:
         return self.server(name, self.best[name, what]).ask(what)
 
     def fresh(self, name, what=FP32):
-        return Server(name, self.paths[name], self.best[name, what])
+        return Server(name, self.paths[name], self.best[name, what], self.shape, self.program)
 
 
 # ---- sluice -------------------------------------------------------------------------------------

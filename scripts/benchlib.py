@@ -124,6 +124,38 @@ def year_weights(dataset):
     return numpy.exp2((year - year.max()) / 4).astype(numpy.float32)[sources]
 
 
+def import_types(jobs, name, features, relations, labels, splits):
+    """The path of a data set of several types, with reverse relations. Of the types by name the
+    features, of the relations by three names the edges (2, n), numbers in the types; labels and
+    splits are of the first type. Each is an array or the path of a .npy file."""
+    import numpy
+
+    source, path = jobs.path(f"{name}-source"), jobs.path(name)
+    os.mkdir(source)
+
+    def file(key, array):
+        if isinstance(array, str):
+            return array
+        numpy.save(os.path.join(source, f"{key}.npy"), array)
+        return f"{key}.npy"
+
+    graph = {
+        "types": [{"name": key, "features": file(key, x)} for key, x in features.items()],
+        "relations": [
+            {"source": s, "name": key, "target": t, "edges": file(key, edges)}
+            for (s, key, t), edges in relations.items()
+        ],
+        "labels": {"type": next(iter(features)), "file": file("labels", labels)},
+        "splits": {key: file(key, ids) for key, ids in splits.items()},
+    }
+    with open(os.path.join(source, "graph.json"), "w") as out:
+        json.dump(graph, out)
+    command = [os.path.join(BIN, "sluice"), "import", "typed", source, "--reverse", "--out", path]
+    run(*command, "--name", name, "--quiet")
+    shutil.rmtree(source)
+    return path
+
+
 # ---- jobs ---------------------------------------------------------------------------------------
 
 

@@ -527,8 +527,8 @@ def memory(peer):
     return {"own": own, "shared": shared, "batch": largest}
 
 
-def start(peer):
-    model = peer.model()
+def start(peer, *kind):
+    model = peer.model(*kind)
     return model, torch.optim.Adam(model.parameters(), lr=LEARNING_RATE)
 
 
@@ -555,7 +555,8 @@ def measure(peer, what, *words):
         return {"seconds": time.monotonic() - begin, "batches": batches, "edges": edges}
     if what in ("epoch", "first"):
         first = (lambda: say(first=time.monotonic())) if what == "first" else None
-        seconds, edges, loading = train_epoch(peer, *start(peer), words[0], first)
+        precision, *kind = words
+        seconds, edges, loading = train_epoch(peer, *start(peer, *kind), precision, first)
         return {"seconds": seconds, "edges": edges, "loading": loading}
     if what == "open":
         return first_batch(peer)

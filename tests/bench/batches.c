@@ -12,7 +12,8 @@
  * turns; one more of each comes first and counts for nothing. scripts/bench compares the figures
  * with loaders of other systems on the same cores. With --links batches are of training edges and
  * negatives of each, never edges of the graph, drawn without the edges that --exclude names as in
- * task.exclude, --hard of each positive by walks; what making the pairs takes is said.
+ * task.exclude, --hard of each positive by walks; what making the pairs takes is said. On a graph
+ * of several types the fanout is each relation's, and the rows of each type have its own width.
  *
  * Prints lines for people and, last, one JSON object.
  */
@@ -25,6 +26,8 @@
 #include "sampler/topology.h"
 #include "tests/bench/lane.h"
 #include "tests/arguments.h"
+#include "trainer/feed/rows.h"
+#include "trainer/feed/typed_block.h"
 
 struct options {
     const char *path, *fanout;
@@ -43,8 +46,9 @@ static const char *const exclude_words[] = {
 
 // Input features of a thread's last batch.
 struct features {
-    float *x; // (n_input, feat_dim)
+    float *x; // (n_input, feat_dim); of a graph of several types as trainer/feed/typed_block.h
     uint64_t capacity;
+    struct sl_row_source source;
 };
 
 struct epoch {
@@ -64,14 +68,19 @@ struct bench {
 
 static void gather(const struct sl_dataset *ds, const struct sl_block *block, struct features *f)
 {
-    uint64_t bytes = (uint64_t)block->n_input * ds->feat_dim * sizeof *f->x;
+    const bool typed = ds->typed.n_types;
+    const uint64_t bytes = typed ? sl_typed_rows_at(block, &ds->typed, ds->typed.n_types, false)
+                                 : (uint64_t)block->n_input * ds->feat_dim * sizeof *f->x;
     if (bytes > f->capacity) {
         sl_pages_free(f->x, f->capacity);
         f->capacity = bytes + bytes / 8;
         f->x = must(sl_pages_alloc(f->capacity));
     }
-    must_ok(sl_kernels_cpu()->gather_rows(ds->feat, ds->feat_dtype, ds->n_nodes, ds->feat_dim,
-                                          sl_block_nodes(block), block->n_input, f->x));
+    f->source.dataset = ds;
+    must_ok(typed ? sl_rows_copy_typed(&f->source, sl_kernels_cpu(), block, false, f->x)
+                  : sl_kernels_cpu()->gather_rows(ds->feat, ds->feat_dtype, ds->n_nodes,
+                                                  ds->feat_dim, sl_block_nodes(block),
+                                                  block->n_input, f->x));
 }
 
 static struct epoch run_epoch(struct bench *b, uint32_t epoch, bool gathers)
@@ -154,6 +163,7 @@ static void run(const struct options *o)
     for (uint32_t i = 0; i < o->threads; i++) {
         lane_fini(&b->lanes[i]);
         sl_pages_free(b->features[i].x, b->features[i].capacity);
+        sl_row_source_fini(&b->features[i].source);
     }
     sl_topology_close(&b->topology);
     sl_epoch_order_close(&b->order);
