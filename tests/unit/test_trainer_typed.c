@@ -245,10 +245,10 @@ LOOP_TEST(bits_are_those_of_any_number_of_threads, 0, SL_COUNT_OF(VARIANTS))
     struct scene s;
     struct sl_loss_result loss[3];
     float *gradient[3];
+    scene_init(&s, &VARIANTS[_i], sl_kernels_cpu(), SEED_IDS, SEEDS);
+    free(s.gradient);
     for (int k = 0; k < 3; k++) {
         sl_kernels_set_threads(k == 1 ? 2 : 1);
-        if (k == 0)
-            scene_init(&s, &VARIANTS[_i], sl_kernels_cpu(), SEED_IDS, SEEDS);
         gradient[k] = s.gradient = fixture_alloc((s.model.n_params + 1) * sizeof *s.gradient);
         for (uint64_t i = 0; i < s.model.n_params; i++)
             s.gradient[i] = NAN;
