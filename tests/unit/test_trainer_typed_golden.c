@@ -231,4 +231,4 @@ LOOP_TEST(logits_and_gradients_match_torch_geometric, 0, 2)
     golden_close(&t);
 }
 
-RUN_TESTS(.timeout_s = 60)
+RUN_TESTS(.timeout_s = 120)

@@ -10,8 +10,8 @@
  * Layer l of L reads the runs of hop L-1-l, and gives rows to the vertices of a type that are known
  * before that hop: of the last layer these are the seeds, which are of type 0.
  *
- * A type without features has rows of the one number 1, as torch_geometric.transforms.Constant gives
- * it, which no dropout masks.
+ * A type without features has rows of the one number 1, which no dropout masks, as
+ * torch_geometric.transforms.Constant gives it.
  *
  * Names: convs.L.convs.<source___name___target>.*, or convs.L.* of a kind whose tensors are the
  * layer's; norms.L.TYPE.*; lin_dict.TYPE.* where types enter by a linear layer each; lin.*.
