@@ -135,7 +135,8 @@ void sl_config_settle_types(struct sl_config *c, const struct sl_dataset *ds)
 
 bool sl_config_evaluates_all(const struct sl_config *c)
 {
-    bool all = !sl_fanout_is_named(&c->evaluate.fanout_names);
+    bool all = !sl_config_is_external(c) && !c->evaluate.full &&
+               !sl_fanout_is_named(&c->evaluate.fanout_names);
     for (uint32_t h = 0; h < c->evaluate.n_fanout; h++)
         all &= c->evaluate.fanout[h] < 0;
     return all;

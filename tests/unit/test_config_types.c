@@ -174,6 +174,8 @@ TEST(lists_by_relation_are_of_typed_graphs_alone)
 TEST(a_full_evaluation_is_by_batches_with_all_neighbours)
 {
     must_parse("[3, 2]", "}");
+    ck_assert(!sl_config_evaluates_all(&config)); // external
+    config.model.kind = SL_MODEL_RSAGE;
     config.evaluate.full = true;
     sl_config_settle_types(&config, &plain);
     ck_assert(config.evaluate.full);
