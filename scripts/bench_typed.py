@@ -110,6 +110,7 @@ def job_of(dataset, kind, **changes):
         },
         "sampler": {"fanout": SHAPE["fanout"], "batch_size": SHAPE["batch"]},
         "optimizer": {"kind": "adam", "lr": 0.003},
+        "precision": "fp32",
         "seed": 7,
         "evaluate": {"every": 0, "fanout": SHAPE["fanout"]},
         "epochs": 4,
@@ -220,12 +221,13 @@ def part_typed():
         with Peers(jobs, dataset, names, SHAPE, PROGRAM) as peers:
             figures, of = measure_loading(peers, dataset)
             add_loading_rows(figures, of, peers)
-            best = dict(peers.best)
+            best, problems = peers.best, peers.problems
         for name in names:
             os.remove(jobs.path(f"{name}.bin"))
         others = [name for name in names if name != OURS]
         with Peers(jobs, few, others, SHAPE, PROGRAM) as peers:
             report = measure_training(peers, jobs, few, others)
             peers.best |= best
+            peers.problems |= problems
             print(busy)
             add_settings(peers, facts, report)
