@@ -15,25 +15,29 @@
 #include "common/base/philox.h"
 #include "common/base/threads.h"
 
-#define MAGIC 0x31424154574f5253ull // "SROWTAB1"
+#define MAGIC 0x32424154574f5253ull // "SROWTAB2"
 
 enum {
     PAGE = 4096,
-    CHUNK_FLOATS = 1 << 15, // of an array: the journal and what it is made of stay in a cache
+    CHUNK_FLOATS = 1 << 10, // of an array: the journal and what it is made of stay in a cache
     WIDTH_MAX = 1 << 20,
     FILL_ROWS = 4096,
+};
+
+struct lane {
+    // The version's lowest 16 bits, the chunk, and the lowest bit: it is whole in the journal.
+    _Alignas(SL_CACHE_LINE) _Atomic uint64_t progress;
 };
 
 struct sl_row_table_head {
     uint64_t magic;
     struct sl_row_table_shape shape;
-    // The version's lowest 16 bits, the chunk, and the lowest bit: it is whole in the journal.
-    _Alignas(64) _Atomic uint64_t progress;
+    struct lane lane[SL_ROW_TABLE_LANES];
 };
 
 // Offsets of the parts of the second file.
 struct layout {
-    uint64_t journal, slots, slot_ids, slot_bytes, bytes;
+    uint64_t journals, journal_bytes, slots, slot_ids, slot_bytes, bytes;
 };
 
 enum { VERSION_SHIFT = 48 };
@@ -72,10 +76,9 @@ static uint64_t journal_array_bytes(const struct sl_row_table_shape *s)
 
 static struct layout lay_out(const struct sl_row_table_shape *s)
 {
-    struct layout l = {.journal = PAGE};
-    l.slots = l.journal + sl_align_up(journal_ids_bytes(s) +
-                                          (1 + (uint64_t)s->n_state) * journal_array_bytes(s),
-                                      (uint64_t)PAGE);
+    struct layout l = {.journals = sl_align_up(sizeof(struct sl_row_table_head), (uint64_t)PAGE)};
+    l.journal_bytes = journal_ids_bytes(s) + (1 + (uint64_t)s->n_state) * journal_array_bytes(s);
+    l.slots = l.journals + sl_align_up(SL_ROW_TABLE_LANES * l.journal_bytes, (uint64_t)PAGE);
     l.slot_ids = sl_align_up((1 + s->n_rows) * sizeof(uint32_t), (uint64_t)PAGE);
     l.slot_bytes = l.slot_ids + matrix_bytes(s);
     l.bytes = l.slots + s->n_slots * l.slot_bytes;
@@ -230,10 +233,10 @@ struct sl_row_slot sl_row_table_slot(const struct sl_row_table *t, uint32_t cell
         .n = words, .ids = words + 1, .gradient = (float *)(void *)(at + l.slot_ids)};
 }
 
-struct sl_row_journal sl_row_table_journal(const struct sl_row_table *t)
+struct sl_row_journal sl_row_table_journal(const struct sl_row_table *t, uint32_t lane)
 {
     const struct layout l = lay_out(&t->shape);
-    char *at = (char *)t->head + l.journal;
+    char *at = (char *)t->head + l.journals + lane * l.journal_bytes;
     uint32_t *words = (uint32_t *)(void *)at;
     struct sl_row_journal j = {.n = words, .ids = words + 1};
     at += journal_ids_bytes(&t->shape);
@@ -243,10 +246,15 @@ struct sl_row_journal sl_row_table_journal(const struct sl_row_table *t)
     return j;
 }
 
-int sl_row_table_begin(const struct sl_row_table *t, uint64_t version,
+static _Atomic uint64_t *progress_of(const struct sl_row_table *t, uint32_t lane)
+{
+    return &t->head->lane[lane].progress;
+}
+
+int sl_row_table_begin(const struct sl_row_table *t, uint32_t lane, uint64_t version,
                        struct sl_row_table_progress *out)
 {
-    const uint64_t at = atomic_load_explicit(&t->head->progress, memory_order_acquire);
+    const uint64_t at = atomic_load_explicit(progress_of(t, lane), memory_order_acquire);
     const uint64_t chunks = (UINT64_C(1) << VERSION_SHIFT) - 1;
     *out = (struct sl_row_table_progress){
         .chunk = (at & chunks) >> 1, .whole = at & 1, .made = at == word_of(version + 1, 0, false)};
@@ -257,24 +265,30 @@ int sl_row_table_begin(const struct sl_row_table *t, uint64_t version,
     return SL_OK;
 }
 
-void sl_row_table_advance(const struct sl_row_table *t, uint64_t version, uint64_t chunk,
-                          bool whole)
+void sl_row_table_advance(const struct sl_row_table *t, uint32_t lane, uint64_t version,
+                          uint64_t chunk, bool whole)
 {
-    atomic_store_explicit(&t->head->progress, word_of(version, chunk, whole), memory_order_release);
+    atomic_store_explicit(progress_of(t, lane), word_of(version, chunk, whole),
+                          memory_order_release);
 }
 
-void sl_row_table_end(const struct sl_row_table *t, uint64_t version)
+void sl_row_table_end(const struct sl_row_table *t, uint32_t lane, uint64_t version)
 {
-    sl_row_table_advance(t, version + 1, 0, false);
+    sl_row_table_advance(t, lane, version + 1, 0, false);
 }
 
 bool sl_row_table_is_at(const struct sl_row_table *t, uint64_t version)
 {
-    return atomic_load_explicit(&t->head->progress, memory_order_acquire) ==
-           word_of(version, 0, false);
+    const uint64_t wanted = word_of(version, 0, false);
+    uint32_t lane = 0;
+    while (lane < SL_ROW_TABLE_LANES &&
+           atomic_load_explicit(progress_of(t, lane), memory_order_acquire) == wanted)
+        lane++;
+    return lane == SL_ROW_TABLE_LANES;
 }
 
 void sl_row_table_restore(const struct sl_row_table *t, uint64_t version)
 {
-    sl_row_table_advance(t, version, 0, false);
+    for (uint32_t lane = 0; lane < SL_ROW_TABLE_LANES; lane++)
+        sl_row_table_advance(t, lane, version, 0, false);
 }

@@ -15,26 +15,28 @@
  *
  * A trainer leaves a batch's input nodes and the gradient of their rows in its slot before it
  * completes the lease. Whoever applies the update (sync.h) writes parameters into the other bank,
- * which nobody reads, and then steps the rows that the update met, a chunk at a time:
+ * which nobody reads, and then steps the rows that the update met. They are cut into lanes, always
+ * as many, which its threads take. A lane has a journal and goes a chunk at a time:
  *
- *   1. new values and optimizer state of the chunk go to the journal, which is small enough to stay
- *      in a core's cache; nothing else is written
+ *   1. new values and optimizer state of the chunk go to the journal, which is small enough that
+ *      both stay in the core's nearest caches; nothing else is written
  *   2. progress = (update, chunk, whole): from now on the chunk is in the journal
  *   3. the journal is copied to the rows
  *   4. progress = (update, next chunk)
  *
- * and behind the last chunk progress = (next update). Then the version is advanced.
+ * and behind the last chunk progress = (next update). Once that is so in all lanes the version is
+ * advanced.
  *
  * WHO IS KILLED WHERE. Before 2 the rows of the chunk are as they were, and the next applier, who
  * finds the same rows in the same slots, makes the journal again. Between 2 and 4 it copies the
  * journal once more, which may be done any number of times. Chunks before are not touched again.
- * Behind the last one, before the version says so, it makes parameters alone. Batches wait for the
- * version before they read rows (the slots of an update are free then, too), so no reader ever sees
- * an update half made; and the broker saves rows only where progress says that they are those of
- * the version (sl_row_table_is_at).
+ * Behind the last one of all lanes, before the version says so, it makes parameters alone. Batches
+ * wait for the version before they read rows (the slots of an update are free then, too), so no
+ * reader ever sees an update half made; and the broker saves rows only where all lanes say that
+ * they are those of the version (sl_row_table_is_at).
  *
- * Memory order: progress is released by the applier and acquired by the next one; all others are
- * ordered by the version.
+ * Memory order: a lane's progress is released by the applier and acquired by the next one; all
+ * others are ordered by the version.
  *
  * MEMORY. 4 * dim * (2 + n_state) bytes a vertex (adam: 16 * dim), of which optimizer state of rows
  * that no batch has met, and best values of a job without validation, are pages that nobody has
@@ -47,7 +49,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { SL_ROW_TABLE_STATES = 2 };
+enum { SL_ROW_TABLE_STATES = 2, SL_ROW_TABLE_LANES = 64 };
 
 struct sl_row_table_shape {
     uint64_t n_rows;
@@ -78,7 +80,7 @@ struct sl_row_journal {
     float *values, *state[SL_ROW_TABLE_STATES];
 };
 
-// Where an update is: chunks before `chunk` are in the rows, and with `whole` it is in the journal.
+// Where a lane is: chunks before `chunk` are in the rows, a `whole` one is in the journal.
 struct sl_row_table_progress {
     uint64_t chunk;
     bool whole;
@@ -109,16 +111,16 @@ void sl_row_table_keep_best(const struct sl_row_table *t);
 
 // Of the batch in that cell.
 struct sl_row_slot sl_row_table_slot(const struct sl_row_table *t, uint32_t cell);
-struct sl_row_journal sl_row_table_journal(const struct sl_row_table *t);
+struct sl_row_journal sl_row_table_journal(const struct sl_row_table *t, uint32_t lane);
 
 // Applier: where the update from that version is. SL_EPROTO where rows are of another version.
-int sl_row_table_begin(const struct sl_row_table *t, uint64_t version,
+int sl_row_table_begin(const struct sl_row_table *t, uint32_t lane, uint64_t version,
                        struct sl_row_table_progress *out);
 // All before is done; with `whole` the chunk is in the journal.
-void sl_row_table_advance(const struct sl_row_table *t, uint64_t version, uint64_t chunk,
-                          bool whole);
-// The rows are those of version + 1.
-void sl_row_table_end(const struct sl_row_table *t, uint64_t version);
+void sl_row_table_advance(const struct sl_row_table *t, uint32_t lane, uint64_t version,
+                          uint64_t chunk, bool whole);
+// The lane's rows are those of version + 1.
+void sl_row_table_end(const struct sl_row_table *t, uint32_t lane, uint64_t version);
 
 // Whether the rows are those of that version, whole.
 bool sl_row_table_is_at(const struct sl_row_table *t, uint64_t version);

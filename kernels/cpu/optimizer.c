@@ -137,106 +137,189 @@ int sl_cpu_sgd(const struct sl_sgd_step *step, uint64_t n, const float *g, const
 /*
  * ---- rows of tables ----------------------------------------------------------------------------
  *
- * Rows lie anywhere, and reading them is what takes long. A few at a time are copied to where
- * nothing misses, and computed while those behind them are on their way: so few that the lines
- * asked for meanwhile are about as many as a core has on their way at once.
+ * Rows lie anywhere, and reading them is what takes long: those behind are on their way while a
+ * row is computed, as many of them as are about all lines that a core can wait for at once. A row
+ * of whole vectors is computed where it lies. Others are copied side by side first, a few at a
+ * time.
  */
 
 enum {
     BLOCK = 256,       // numbers of each array that are computed at a time
     AHEAD_ROWS = 32,   // that are asked for, at most
-    AHEAD_LINES = 128, // likewise
+    AHEAD_LINES = 384, // likewise
 };
 
-struct rows {
-    const struct sl_row_optimizer_args *args;
-    const float *table[1 + SL_ROW_OPTIMIZER_STATES]; // values, arrays
-    uint32_t n_tables, ahead;
-    struct sl_adam_constants adam;
-    const struct sl_sgd_step *sgd; // NULL: adam
-    _Atomic uint32_t broken;
-};
-
-SL_INLINE void ask_for_rows(const struct rows *r, uint64_t i)
+SL_INLINE void ask_for(const float *row, uint32_t dim)
 {
-    const struct sl_row_optimizer_args *args = r->args;
+    for (uint64_t b = 0; b < dim * sizeof *row; b += SL_CACHE_LINE)
+        __builtin_prefetch((const char *)row + b, 0, 2);
+}
+
+SL_INLINE const float *part_of(const struct sl_row_optimizer_args *args, uint64_t part)
+{
+    const uint32_t at = args->parts[part].at;
+    const uint64_t row = at & (SL_GRADIENT_PAGE - 1);
+    return args->pages[at >> SL_GRADIENT_PAGE_BITS] + row * args->dim;
+}
+
+SL_INLINE void ask_for_gradient(const struct sl_row_optimizer_args *args, uint64_t i)
+{
+    for (uint64_t p = args->first[i]; p < args->first[i + 1]; p++)
+        ask_for(part_of(args, p), args->dim);
+}
+
+SL_INLINE void ask_for_row(const struct sl_row_optimizer *o, uint64_t i)
+{
+    const struct sl_row_optimizer_args *args = &o->args;
     if (i >= args->n)
         return;
-    for (uint32_t t = 0; t < r->n_tables; t++) {
-        const char *row = (const char *)(r->table[t] + (uint64_t)args->ids[i] * args->dim);
-        for (uint64_t b = 0; b < args->dim * sizeof(float); b += SL_CACHE_LINE)
-            __builtin_prefetch(row + b, 0, 2);
-    }
+    for (uint32_t t = 0; t < o->n_tables; t++)
+        ask_for(o->table[t] + (uint64_t)args->ids[i] * args->dim, args->dim);
+    ask_for_gradient(args, i);
 }
+
+// Numbers [from, from + n) of row i's gradient, not scaled: in `room`, or where its only part lies.
+SL_INLINE const float *gradient_of(const struct sl_row_optimizer_args *args, uint64_t i,
+                                   uint64_t from, uint64_t n, float *restrict room)
+{
+    uint64_t p = args->first[i], end = args->first[i + 1];
+    const float *first = part_of(args, p) + from;
+    if (p + 1 == end)
+        return first;
+    const float *second = part_of(args, p + 1) + from;
+    for (uint64_t k = 0; k < n; k++)
+        room[k] = first[k] + second[k];
+    for (p += 2; p < end; p++) {
+        const float *more = part_of(args, p) + from;
+        for (uint64_t k = 0; k < n; k++)
+            room[k] += more[k];
+    }
+    return room;
+}
+
+struct row_range {
+    const struct sl_row_optimizer *o;
+    uint64_t begin, end;
+    float *const *out;
+};
 
 // Numbers [from, from + n) of `rows` rows from row i on: all of them, or a part of one.
-SL_INLINE uint32_t step_block(const struct rows *r, uint64_t i, uint64_t rows, uint64_t from,
+SL_INLINE uint32_t step_block(const struct row_range *r, uint64_t i, uint64_t rows, uint64_t from,
                               uint64_t n)
 {
-    const struct sl_row_optimizer_args *args = r->args;
-    const uint64_t dim = args->dim, at = i * dim + from;
-    _Alignas(SL_CACHE_LINE) float g[BLOCK], x[1 + SL_ROW_OPTIMIZER_STATES][BLOCK];
+    const struct sl_row_optimizer *o = r->o;
+    const struct sl_row_optimizer_args *args = &o->args;
+    const uint64_t dim = args->dim, at = (i - r->begin) * dim + from;
+    _Alignas(SL_CACHE_LINE) float g[BLOCK], sum[BLOCK], copies[1 + SL_ROW_OPTIMIZER_STATES][BLOCK];
+    const float *x[1 + SL_ROW_OPTIMIZER_STATES];
     for (uint64_t k = 0; k < rows; k++) {
         if (from == 0)
-            ask_for_rows(r, i + k + r->ahead);
-        for (uint32_t t = 0; t < r->n_tables; t++)
-            memcpy(x[t] + k * n, r->table[t] + args->ids[i + k] * dim + from, n * sizeof(float));
+            ask_for_row(o, i + k + o->ahead);
+        const float *gradient = gradient_of(args, i + k, from, n, sum);
+        for (uint64_t c = 0; c < n; c++)
+            g[k * n + c] = args->scale * gradient[c];
+        for (uint32_t t = 0; t < o->n_tables; t++) {
+            const float *row = o->table[t] + args->ids[i + k] * dim + from;
+            if (rows > 1)
+                memcpy(copies[t] + k * n, row, n * sizeof *row);
+            x[t] = rows > 1 ? copies[t] : row;
+        }
     }
-    n *= rows;
-    for (uint64_t k = 0; k < n; k++)
-        g[k] = args->scale * args->gradient[at + k];
     __asm__("" : : "r"(g) : "memory"); // rounded, as reduce leaves it
-    if (r->sgd)
-        return sgd_span(r->sgd->lr, r->sgd->momentum, r->sgd->weight_decay, n, g, x[0], x[1],
-                        args->values_out + at, args->state_out[0] + at);
-    return adam_span(r->adam, n, g, x[0], x[1], x[2], args->values_out + at,
-                     args->state_out[0] + at, args->state_out[1] + at);
+    n *= rows;
+    if (o->is_sgd)
+        return sgd_span(o->sgd.lr, o->sgd.momentum, o->sgd.weight_decay, n, g, x[0], x[1],
+                        r->out[0] + at, r->out[1] + at);
+    return adam_span(o->adam, n, g, x[0], x[1], x[2], r->out[0] + at, r->out[1] + at,
+                     r->out[2] + at);
 }
 
-SL_CPU_RANGE(rows_range)
+SL_SIMD(uint32_t, step_range, (const struct row_range *r), (r))
 {
-    struct rows *r = context;
-    const uint64_t dim = r->args->dim, most = SL_MAX(BLOCK / dim, (uint64_t)1);
+    const uint64_t dim = r->o->args.dim;
+    const uint64_t most = dim % SL_LANES ? SL_MAX(BLOCK / dim, (uint64_t)1) : 1;
     uint32_t carries = 0;
-    for (uint64_t i = begin; i < SL_MIN(begin + r->ahead, end); i++)
-        ask_for_rows(r, i);
-    for (uint64_t i = begin; i < end; i += most) {
-        const uint64_t rows = SL_MIN(most, end - i);
+    for (uint64_t i = r->begin; i < r->end; i += most) {
+        const uint64_t rows = SL_MIN(most, r->end - i);
         for (uint64_t from = 0; from < dim; from += BLOCK)
             carries |= step_block(r, i, rows, from, SL_MIN(dim - from, (uint64_t)BLOCK));
     }
-    note_broken(carries, &r->broken);
+    return carries;
 }
 
-static void step_rows(struct rows *r, uint32_t *broken)
+bool sl_row_optimizer_step(const struct sl_row_optimizer *o, uint64_t begin, uint64_t end,
+                           float *const out[1 + SL_ROW_OPTIMIZER_STATES])
 {
-    const struct sl_row_optimizer_args *args = r->args;
+    const struct row_range r = {o, begin, end, out};
+    return step_range(&r) >> 31 == 0;
+}
+
+SL_SIMD_VOID(write_rows,
+             (const float *rows, const uint32_t *ids, uint64_t n, uint32_t dim, float *table),
+             (rows, ids, n, dim, table))
+{
+    for (uint64_t i = 0; i < n; i++, rows += dim) {
+        float *row = table + (uint64_t)ids[i] * dim;
+        uint64_t c = 0;
+        for (; c + SL_LANES <= dim; c += SL_LANES)
+            *(sl_v16_at *)(row + c) = *(const sl_v16_at *)(rows + c);
+        for (; c < dim; c++)
+            row[c] = rows[c];
+    }
+}
+
+void sl_row_optimizer_write(const float *rows, const uint32_t *ids, uint64_t n, uint32_t dim,
+                            float *table)
+{
+    write_rows(rows, ids, n, dim, table);
+}
+
+SL_SIMD_VOID(sum_range,
+             (const struct sl_row_optimizer_args *args, uint64_t begin, uint64_t end, float *out),
+             (args, begin, end, out))
+{
+    enum { AHEAD = 8 };
+    for (uint64_t i = begin; i < end; i++, out += args->dim) {
+        if (i + AHEAD < args->n)
+            ask_for_gradient(args, i + AHEAD);
+        const float *only = gradient_of(args, i, 0, args->dim, out);
+        if (only != out)
+            memcpy(out, only, args->dim * sizeof *out);
+    }
+}
+
+void sl_row_optimizer_sum(const struct sl_row_optimizer_args *args, uint64_t begin, uint64_t end,
+                          float *out)
+{
+    sum_range(args, begin, end, out);
+}
+
+static struct sl_row_optimizer optimizer_of(const struct sl_row_optimizer_args *args,
+                                            uint32_t n_tables)
+{
     const uint64_t lines = sl_div_up(args->dim * sizeof(float), (uint64_t)SL_CACHE_LINE);
-    const uint64_t ahead = SL_MAX(AHEAD_LINES / (lines * r->n_tables), (uint64_t)1);
-    r->ahead = (uint32_t)SL_MIN(ahead, (uint64_t)AHEAD_ROWS);
-    for (uint32_t t = 0; t < r->n_tables; t++)
-        r->table[t] = t == 0 ? args->values : args->state[t - 1];
-    sl_cpu_parallel_range(args->n, SL_MAX(GRAIN / args->dim, 1u), 16, rows_range, r);
-    *broken |= atomic_load(&r->broken);
+    const uint64_t ahead = SL_MAX(AHEAD_LINES / (lines * (n_tables + 1)), (uint64_t)1);
+    return (struct sl_row_optimizer){.args = *args,
+                                     .table = {args->values, args->state[0], args->state[1]},
+                                     .n_tables = n_tables,
+                                     .ahead = (uint32_t)SL_MIN(ahead, (uint64_t)AHEAD_ROWS)};
 }
 
 int sl_adam_rows(const struct sl_adam_step *step, const struct sl_row_optimizer_args *args,
-                 uint32_t *broken)
+                 struct sl_row_optimizer *out)
 {
-    struct rows r = {.args = args, .n_tables = 3, .adam = sl_adam_constants(step)};
-    SL_TRY(sl_check_adam(step, args->n, args->gradient, args->values, args->state[0],
-                         args->state[1], args->values_out, args->state_out[0], args->state_out[1],
-                         broken));
-    step_rows(&r, broken);
+    SL_TRY(sl_check_adam(step, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL));
+    *out = optimizer_of(args, 3);
+    out->adam = sl_adam_constants(step);
     return SL_OK;
 }
 
 int sl_sgd_rows(const struct sl_sgd_step *step, const struct sl_row_optimizer_args *args,
-                uint32_t *broken)
+                struct sl_row_optimizer *out)
 {
-    struct rows r = {.args = args, .n_tables = 2, .sgd = step};
-    SL_TRY(sl_check_sgd(step, args->n, args->gradient, args->values, args->state[0],
-                        args->values_out, args->state_out[0], broken));
-    step_rows(&r, broken);
+    SL_TRY(sl_check_sgd(step, 0, NULL, NULL, NULL, NULL, NULL, NULL));
+    *out = optimizer_of(args, 2);
+    out->is_sgd = true;
+    out->sgd = *step;
     return SL_OK;
 }

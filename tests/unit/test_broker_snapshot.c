@@ -163,18 +163,18 @@ TEST(learned_rows_are_copied_when_they_are_whole)
     work_one(true);
     work_one(true);
     rows.values[149] = 1;
-    sl_row_table_advance(&rows, 0, 0, true); // its applier died, and nobody has gone on yet
+    sl_row_table_advance(&rows, 5, 0, 0, true); // its applier died, and nobody has gone on yet
     ck_assert_int_eq(sl_snapshot_take(&s, &t.phases, false), SL_EAGAIN);
     ck_assert(!s.frozen && s.copy.values[149] == 0);
     rows.state[1][149] = 2;
-    sl_row_table_end(&rows, 0);
+    sl_row_table_restore(&rows, 1);
     work_one(true);
     work_one(false); // the next update could be made
     take_rows(&s);
     ck_assert(s.rows.values[149] == 1 && s.rows.state[1][149] == 2 && s.rows.best[149] == 0);
     apply_all();
     rows.values[149] = 3;
-    sl_row_table_end(&rows, 1);
+    sl_row_table_restore(&rows, 2);
     poll();
     work_phase(); // the evaluation
     sl_phases_hold_best(&t.phases);

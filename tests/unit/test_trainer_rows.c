@@ -17,7 +17,14 @@
 #include "tests/unit/suite.h"
 #include "tests/unit/trainer_fixture.h"
 
-enum { UPDATES = 6 };
+enum {
+    UPDATES = 6,
+#ifdef __SANITIZE_THREAD__
+    APPLIERS = 1, // whose children start no threads
+#else
+    APPLIERS = 2, // threads of an applier that is killed
+#endif
+};
 
 static int rows_fd, work_fd;
 static struct sl_row_table table;
@@ -83,14 +90,14 @@ static struct sl_update update_of(uint64_t version, uint32_t n_cells)
         .version = version, .first_cell = (uint32_t)version * n_cells, .n_cells = n_cells};
 }
 
+static double squares_met; // of the sums of the last step that asked: every other one
+
 static void step_as(enum sl_optimizer_kind kind, const struct sl_row_rates *rates, uint32_t n_cells)
 {
     const struct sl_update u = update_of(rates->version, n_cells);
     struct sl_row_step s;
-    double squares;
-    ck_assert_int_eq(sl_row_step_init(&s, &table, sl_kernels_cpu(), kind), SL_OK);
-    ck_assert_int_eq(sl_row_step_sum(&s, &u, &squares), SL_OK);
-    ck_assert(isfinite(squares));
+    sl_row_step_init(&s, &table, sl_kernels_cpu(), kind);
+    ck_assert_int_eq(sl_row_step_meet(&s, &u, rates->version % 2 ? NULL : &squares_met), SL_OK);
     ck_assert_int_eq(sl_row_step_apply(&s, rates), SL_OK);
     sl_row_step_fini(&s);
 }
@@ -179,10 +186,13 @@ static const struct {
     uint32_t dim, cells;
     float decay;
 } steps[] = {
-    {SL_OPTIMIZER_ADAM, 50, 5, 1, 0},      {SL_OPTIMIZER_ADAM, 50, 5, 4, 0.01f},
-    {SL_OPTIMIZER_ADAMW, 50, 16, 3, 0.1f}, {SL_OPTIMIZER_SGD, 50, 3, 4, 0.01f},
-    {SL_OPTIMIZER_ADAM, 1, 4, 3, 0},       {SL_OPTIMIZER_SGD, 3000, 1, 2, 0},
-    {SL_OPTIMIZER_ADAM, 40, 8192, 3, 0}, // of several chunks
+    {SL_OPTIMIZER_ADAM, 50, 5, 1, 0},
+    {SL_OPTIMIZER_ADAM, 50, 5, 4, 0.01f},
+    {SL_OPTIMIZER_ADAMW, 50, 16, 3, 0.1f},
+    {SL_OPTIMIZER_SGD, 50, 3, 4, 0.01f},
+    {SL_OPTIMIZER_ADAM, 1, 4, 3, 0},
+    {SL_OPTIMIZER_SGD, 9000, 1, 2, 0},   // several pages of gradients
+    {SL_OPTIMIZER_ADAM, 150, 528, 3, 0}, // of several chunks
 };
 
 CASE(.setup = make_files, .teardown = drop_files)
@@ -206,6 +216,10 @@ LOOP_TEST(steps_are_those_of_a_plain_optimizer, 0, SL_COUNT_OF(steps))
         plain_step(&x, steps[_i].kind, &rates, eps);
         step_as(steps[_i].kind, &rates, cells);
         ck_assert(sl_row_table_is_at(&table, version + 1));
+        double wanted = 0;
+        for (uint64_t i = 0; i < floats(); i++)
+            wanted += x.g[i] * x.g[i];
+        ck_assert(version % 2 || fabs(squares_met - wanted) <= 1e-6 * wanted);
     }
     assert_same("value", table.values, x.p);
     assert_same("first state", table.state[0], x.m);
@@ -214,74 +228,159 @@ LOOP_TEST(steps_are_those_of_a_plain_optimizer, 0, SL_COUNT_OF(steps))
     plain_free(&x);
 }
 
-// Rows that lie anywhere are stepped as arrays of dense parameters are, bit for bit.
+// Rows that lie anywhere are stepped as arrays of dense parameters are, bit for bit, of gradients
+// that are added up before.
 static const struct {
     uint32_t n, dim;
-} shapes[] = {{1, 1}, {7, 5}, {70, 64}, {300, 3}, {9, 256}, {5, 300}, {3, 1000}};
+} shapes[] = {{1, 1}, {7, 5}, {70, 64}, {300, 3}, {9, 256}, {5, 300}, {3, 1000}, {3, 1024}};
 
 static void ok(int rc)
 {
     ck_assert_msg(rc == SL_OK, "%s", sl_error_message());
 }
 
+enum { SPREAD = 3, PARTS_MAX = 3, PAGES = 2 };
+
+// What is stepped, in both forms.
+struct dense {
+    uint64_t floats;
+    float *table[3], *from[3], *out[3], *wanted[3];
+    float *pages[PAGES], *sums, *scaled;
+    uint32_t *ids, *first;
+    struct sl_gradient_row *parts;
+};
+
+static float *some_floats(struct fixture_rng *r, uint64_t n)
+{
+    float *x = fixture_alloc(n * sizeof *x);
+    for (uint64_t i = 0; i < n; i++)
+        x[i] = fixture_float(r, 1);
+    return x;
+}
+
+// Row i has some parts, which lie on pages anywhere.
+static void part_rows(struct dense *d, uint32_t n, uint32_t dim, struct fixture_rng *r)
+{
+    uint32_t part = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        float *sum = d->sums + (uint64_t)i * dim;
+        d->ids[i] = SPREAD * (n - 1 - i) + fixture_word(r) % SPREAD;
+        d->first[i] = part;
+        for (uint32_t k = 0; k <= fixture_word(r) % PARTS_MAX; k++, part++) {
+            const uint32_t page = fixture_word(r) % PAGES, row = fixture_word(r) % n;
+            d->parts[part] = (struct sl_gradient_row){d->ids[i], page * SL_GRADIENT_PAGE + row};
+            for (uint32_t c = 0; c < dim; c++) {
+                const float x = d->pages[page][(uint64_t)row * dim + c];
+                sum[c] = k == 0 ? x : sum[c] + x;
+            }
+        }
+    }
+    d->first[n] = part;
+}
+
+static void dense_init(struct dense *d, uint32_t n, uint32_t dim, struct fixture_rng *r)
+{
+    const struct sl_kernels *k = sl_kernels_cpu();
+    d->floats = (uint64_t)n * dim;
+    for (int p = 0; p < PAGES; p++)
+        d->pages[p] = some_floats(r, d->floats);
+    d->sums = fixture_alloc(d->floats * sizeof(float));
+    d->scaled = fixture_alloc(d->floats * sizeof(float));
+    d->ids = fixture_alloc(n * sizeof *d->ids);
+    d->first = fixture_alloc((n + 1) * sizeof *d->first);
+    d->parts = fixture_alloc((uint64_t)n * PARTS_MAX * sizeof *d->parts);
+    part_rows(d, n, dim, r);
+    for (int a = 0; a < 3; a++) {
+        d->table[a] = some_floats(r, SPREAD * d->floats);
+        for (uint64_t i = 0; a == 2 && i < SPREAD * d->floats; i++)
+            d->table[a][i] = fabsf(d->table[a][i]);
+        d->from[a] = fixture_alloc(d->floats * sizeof(float));
+        d->out[a] = fixture_alloc(d->floats * sizeof(float));
+        d->wanted[a] = fixture_alloc(d->floats * sizeof(float));
+        ok(k->gather_rows(d->table[a], SL_DTYPE_F32, (uint64_t)SPREAD * n, dim, d->ids, n,
+                          d->from[a]));
+    }
+    const float *slot = d->sums;
+    ok(k->reduce(&slot, 1, d->floats, 0.3f, d->scaled));
+}
+
+static void dense_free(struct dense *d)
+{
+    for (int p = 0; p < PAGES; p++)
+        free(d->pages[p]);
+    for (int a = 0; a < 3; a++) {
+        free(d->table[a]);
+        free(d->from[a]);
+        free(d->out[a]);
+        free(d->wanted[a]);
+    }
+    free(d->sums);
+    free(d->scaled);
+    free(d->ids);
+    free(d->first);
+    free(d->parts);
+}
+
+// `cut` rows at a time. True where all are finite.
+static bool step_in_cuts(const struct dense *d, const struct sl_row_optimizer *o, uint32_t cut)
+{
+    bool finite = true;
+    for (uint64_t i = 0; i < o->args.n; i += cut) {
+        const uint64_t at = i * o->args.dim;
+        float *const out[] = {d->out[0] + at, d->out[1] + at, d->out[2] + at};
+        finite &= sl_row_optimizer_step(o, i, SL_MIN(i + cut, o->args.n), out);
+    }
+    return finite;
+}
+
+static void assert_dense(const struct dense *d, int n_arrays)
+{
+    for (int a = 0; a < n_arrays; a++)
+        ck_assert_int_eq(memcmp(d->out[a], d->wanted[a], d->floats * sizeof(float)), 0);
+}
+
 LOOP_TEST(rows_are_stepped_as_dense_parameters, 0, SL_COUNT_OF(shapes))
 {
-    enum { SPREAD = 3 }; // rows of the table for each that is stepped
     const uint32_t n = shapes[_i].n, dim = shapes[_i].dim;
-    const uint64_t floats = (uint64_t)n * dim, bytes = floats * sizeof(float);
     const struct sl_kernels *k = sl_kernels_cpu();
     struct fixture_rng r = {.seed = (uint64_t)_i};
     struct sl_row_rates rates = rates_of(4);
-    float *all[3], *dense[3], *out[3], *wanted[3];
-    float *g = fixture_alloc(bytes), *scaled = fixture_alloc(bytes);
-    uint32_t *ids = fixture_alloc(n * sizeof *ids), broken = 0;
+    struct sl_row_optimizer o;
+    struct dense d = {0};
+    uint32_t broken = 0;
     rates.adam.weight_decay = rates.sgd.weight_decay = 0.01f;
-    for (uint32_t i = 0; i < n; i++)
-        ids[i] = SPREAD * (n - 1 - i) + fixture_word(&r) % SPREAD;
-    for (int a = 0; a < 3; a++) {
-        all[a] = fixture_alloc(SPREAD * bytes);
-        dense[a] = fixture_alloc(bytes);
-        out[a] = fixture_alloc(bytes);
-        wanted[a] = fixture_alloc(bytes);
-        for (uint64_t i = 0; i < SPREAD * floats; i++)
-            all[a][i] = a == 2 ? fabsf(fixture_float(&r, 1)) : fixture_float(&r, 1);
-        ok(k->gather_rows(all[a], SL_DTYPE_F32, (uint64_t)SPREAD * n, dim, ids, n, dense[a]));
-    }
-    for (uint64_t i = 0; i < floats; i++)
-        g[i] = fixture_float(&r, 1);
-    const float *slot = g;
-    ok(k->reduce(&slot, 1, floats, 0.3f, scaled));
+    dense_init(&d, n, dim, &r);
     const struct sl_row_optimizer_args args = {.n = n,
                                                .dim = dim,
-                                               .ids = ids,
-                                               .gradient = g,
+                                               .ids = d.ids,
+                                               .first = d.first,
+                                               .parts = d.parts,
+                                               .pages = (const float *const *)d.pages,
                                                .scale = 0.3f,
-                                               .values = all[0],
-                                               .state = {all[1], all[2]},
-                                               .values_out = out[0],
-                                               .state_out = {out[1], out[2]}};
-    ok(sl_adam_rows(&rates.adam, &args, &broken));
-    ok(k->adam(&rates.adam, floats, scaled, dense[0], dense[1], dense[2], wanted[0], wanted[1],
-               wanted[2], &broken));
-    for (int a = 0; a < 3; a++)
-        ck_assert_int_eq(memcmp(out[a], wanted[a], bytes), 0);
-    ok(sl_sgd_rows(&rates.sgd, &args, &broken));
-    ok(k->sgd(&rates.sgd, floats, scaled, dense[0], dense[1], wanted[0], wanted[1], &broken));
-    for (int a = 0; a < 2; a++)
-        ck_assert_int_eq(memcmp(out[a], wanted[a], bytes), 0);
-    ck_assert_uint_eq(broken, 0);
-    g[floats - 1] = INFINITY;
-    ok(sl_sgd_rows(&rates.sgd, &args, &broken));
-    ck_assert_uint_eq(broken, 1);
-    for (int a = 0; a < 3; a++) {
-        free(all[a]);
-        free(dense[a]);
-        free(out[a]);
-        free(wanted[a]);
+                                               .values = d.table[0],
+                                               .state = {d.table[1], d.table[2]}};
+    sl_row_optimizer_sum(&args, 0, n, d.out[0]);
+    ck_assert_int_eq(memcmp(d.out[0], d.sums, d.floats * sizeof(float)), 0);
+    ok(sl_adam_rows(&rates.adam, &args, &o));
+    ok(k->adam(&rates.adam, d.floats, d.scaled, d.from[0], d.from[1], d.from[2], d.wanted[0],
+               d.wanted[1], d.wanted[2], &broken));
+    for (uint32_t cut = 1; cut <= n; cut += 3) {
+        ck_assert(step_in_cuts(&d, &o, cut));
+        assert_dense(&d, 3);
     }
-    free(g);
-    free(scaled);
-    free(ids);
+    ok(sl_sgd_rows(&rates.sgd, &args, &o));
+    ok(k->sgd(&rates.sgd, d.floats, d.scaled, d.from[0], d.from[1], d.wanted[0], d.wanted[1],
+              &broken));
+    ck_assert(step_in_cuts(&d, &o, n));
+    assert_dense(&d, 2);
+    ck_assert_uint_eq(broken, 0);
+    const uint32_t last = d.parts[d.first[n] - 1].at;
+    d.pages[last / SL_GRADIENT_PAGE][(uint64_t)(last % SL_GRADIENT_PAGE + 1) * dim - 1] = INFINITY;
+    ck_assert(!step_in_cuts(&d, &o, n));
+    sl_row_optimizer_write(d.out[0], d.ids, n, dim, d.table[0]);
+    ok(k->gather_rows(d.table[0], SL_DTYPE_F32, (uint64_t)SPREAD * n, dim, d.ids, n, d.from[0]));
+    ck_assert_int_eq(memcmp(d.from[0], d.out[0], d.floats * sizeof(float)), 0);
+    dense_free(&d);
 }
 
 // All that the two files hold of rows.
@@ -318,33 +417,64 @@ LOOP_TEST(threads_change_no_bit, 1, 3)
     free(wanted);
 }
 
+// Of several: the lowest vertex. Whoever tries once more says the same.
 TEST(a_step_that_is_not_finite_says_whose)
 {
     struct fixture_rng r = {.seed = 3};
     struct sl_row_rates rates = rates_of(0);
     const struct sl_update u = update_of(0, 1);
     struct sl_row_step s;
-    double squares;
-    make_table(9, 3, 1, 1);
-    meet(0, 4, &r);
+    make_table(500, 3, 1, 1);
+    meet(0, 400, &r);
     const struct sl_row_slot slot = sl_row_table_slot(&table, 0);
-    slot.gradient[2 * 3 + 1] = 3e38f;
+    slot.gradient[70 * 3 + 1] = slot.gradient[350 * 3] = 3e38f;
     rates.sgd.lr = 1000;
-    float *before = copy_rows();
-    ck_assert_int_eq(sl_row_step_init(&s, &table, sl_kernels_cpu(), SL_OPTIMIZER_SGD), SL_OK);
-    ck_assert_int_eq(sl_row_step_sum(&s, &u, &squares), SL_OK);
-    ck_assert(isfinite(squares));
-    ck_assert_int_eq(sl_row_step_apply(&s, &rates), SL_ENOTFINITE);
+    sl_row_step_init(&s, &table, sl_kernels_cpu(), SL_OPTIMIZER_SGD);
     char whose[64];
-    snprintf(whose, sizeof whose, "of vertex %u is not finite", slot.ids[2]);
-    ck_assert_msg(strstr(sl_error_message(), whose), "%s", sl_error_message());
-    assert_rows(before);
-    ck_assert(sl_row_table_is_at(&table, 0));
-    slot.gradient[0] = NAN;
-    ck_assert_int_eq(sl_row_step_sum(&s, &u, &squares), SL_OK);
-    ck_assert(!isfinite(squares));
+    snprintf(whose, sizeof whose, "of vertex %u is not finite",
+             SL_MIN(slot.ids[70], slot.ids[350]));
+    for (int time = 0; time < 2; time++) {
+        sl_kernels_set_threads(2 - time);
+        ck_assert_int_eq(sl_row_step_meet(&s, &u, &squares_met), SL_OK);
+        ck_assert(isfinite(squares_met));
+        ck_assert_int_eq(sl_row_step_apply(&s, &rates), SL_ENOTFINITE);
+        ck_assert_msg(strstr(sl_error_message(), whose), "%s", sl_error_message());
+        ck_assert(!sl_row_table_is_at(&table, 1));
+    }
+    slot.gradient[0] = NAN; // of vertex 0
+    ck_assert_int_eq(sl_row_step_meet(&s, &u, &squares_met), SL_OK);
+    ck_assert(!isfinite(squares_met));
+    sl_row_table_restore(&table, 0);
+    ck_assert_int_eq(sl_row_step_meet(&s, &u, NULL), SL_OK);
+    ck_assert_int_eq(sl_row_step_apply(&s, &rates), SL_ENOTFINITE);
+    ck_assert_msg(strstr(sl_error_message(), "of vertex 0 is"), "%s", sl_error_message());
     sl_row_step_fini(&s);
-    free(before);
+}
+
+TEST(what_is_no_vertex_is_refused)
+{
+    struct fixture_rng r = {.seed = 3};
+    const struct sl_update u = update_of(0, 2);
+    struct sl_row_step s;
+    make_table(9, 3, 1, 2);
+    meet(0, 4, &r);
+    meet(1, 4, &r);
+    sl_row_step_init(&s, &table, sl_kernels_cpu(), SL_OPTIMIZER_SGD);
+    sl_row_table_slot(&table, 1).ids[3] = 9;
+    ck_assert_int_eq(sl_row_step_meet(&s, &u, NULL), SL_EPROTO);
+    ck_assert_msg(strstr(sl_error_message(), "vertex 9, of 9"), "%s", sl_error_message());
+    *sl_row_table_slot(&table, 1).n = 10;
+    ck_assert_int_eq(sl_row_step_meet(&s, &u, NULL), SL_EPROTO);
+    sl_row_step_fini(&s);
+}
+
+TEST(an_update_may_meet_no_row)
+{
+    const struct sl_row_rates rates = rates_of(0);
+    make_table(9, 3, 2, 2); // whose slots are empty
+    step_as(SL_OPTIMIZER_ADAM, &rates, 2);
+    ck_assert(squares_met == 0);
+    ck_assert(sl_row_table_is_at(&table, 1));
 }
 
 // --- appliers that are killed ---
@@ -355,7 +485,7 @@ static const char *const points[] = {"trainer_rows_made", "trainer_rows_marked",
 
 // An applier that kills itself when it comes to the point for the count-th time. False: it did not.
 static bool killed_at(const char *point, int count, const struct sl_row_rates *rates,
-                      uint32_t cells)
+                      uint32_t cells, int threads)
 {
     int status;
     pid_t child = fork();
@@ -363,7 +493,7 @@ static bool killed_at(const char *point, int count, const struct sl_row_rates *r
         char at[64];
         snprintf(at, sizeof at, "%s:%d", point, count);
         setenv("SLUICE_FAILPOINT", at, 1);
-        sl_kernels_set_threads(1); // threads are not inherited
+        sl_kernels_set_threads(threads); // which are not inherited
         if (sl_failpoint_init() == SL_OK)
             step_as(SL_OPTIMIZER_ADAM, rates, cells);
         _exit(0);
@@ -374,42 +504,43 @@ static bool killed_at(const char *point, int count, const struct sl_row_rates *r
     return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
 }
 
-// 40 rows in chunks of 4, two updates of which the second is broken off: at each point, once in
-// each chunk; then again by the one that goes on, at the same point.
+// Rows in chunks of one, several in each lane; two updates, of which the second is broken off: at
+// each point, in many of the chunks, by one thread or two; then again by the one that goes on.
 LOOP_TEST(who_goes_on_makes_the_update_whole, 0, SL_COUNT_OF(points))
 {
-    enum { DIM = 8192, ROWS = 40, CELLS = 3 };
+    enum { DIM = 528, ROWS = 150, MET = 100, CELLS = 3, EACH = 5, STRIDE = 9 };
     struct fixture_rng r = {.seed = 11};
     const struct sl_row_rates first = rates_of(0), second = rates_of(1);
+    const bool done = strcmp(points[_i], "trainer_rows_done") == 0;
     sl_kernels_set_threads(1);
-    ck_assert_uint_eq(sl_row_table_chunk_rows(DIM), 4);
+    ck_assert_uint_eq(sl_row_table_chunk_rows(DIM), 1);
     make_table(ROWS, DIM, 2, CELLS);
     for (uint32_t c = 0; c < CELLS; c++)
         meet(c, 5, &r);
     step_as(SL_OPTIMIZER_ADAM, &first, CELLS);
     for (uint32_t c = 0; c < CELLS; c++)
-        meet(CELLS + c, 20, &r);
+        meet(CELLS + c, MET, &r);
     float *before = copy_rows();
     step_as(SL_OPTIMIZER_ADAM, &second, CELLS);
     float *wanted = copy_rows();
     int kills = 0;
-    for (int count = 1;; count++) {
+    for (int count = 1;; count += count < EACH ? 1 : STRIDE) {
+        const int threads = 1 + kills % APPLIERS;
         memcpy(table.rows, before, sl_row_table_bytes(&table.shape));
         sl_row_table_restore(&table, 1);
-        if (!killed_at(points[_i], count, &second, CELLS))
+        if (!killed_at(points[_i], count, &second, CELLS, threads))
             break;
         kills++;
-        const bool done = strcmp(points[_i], "trainer_rows_done") == 0;
         const bool begun = strcmp(points[_i], "trainer_rows_made") != 0 || count > 1;
         ck_assert_int_eq(sl_row_table_is_at(&table, 2), done);
-        ck_assert_int_eq(sl_row_table_is_at(&table, 1), !begun);
-        killed_at(points[_i], 1, &second, CELLS);
+        ck_assert(threads > 1 || sl_row_table_is_at(&table, 1) == !begun);
+        killed_at(points[_i], 1, &second, CELLS, threads);
         step_as(SL_OPTIMIZER_ADAM, &second, CELLS);
         assert_rows(wanted);
         ck_assert(sl_row_table_is_at(&table, 2));
     }
     assert_rows(wanted); // of the one that nobody killed
-    ck_assert_int_ge(kills, strcmp(points[_i], "trainer_rows_done") == 0 ? 1 : 8);
+    ck_assert_int_ge(kills, done ? 1 : EACH + MET / STRIDE);
     free(before);
     free(wanted);
 }
@@ -418,19 +549,25 @@ LOOP_TEST(who_goes_on_makes_the_update_whole, 0, SL_COUNT_OF(points))
 
 TEST(rows_of_another_version_are_not_stepped)
 {
+    enum { LANE = SL_ROW_TABLE_LANES - 1 };
     struct sl_row_table_progress at;
     make_table(5, 2, 1, 1);
     sl_row_table_restore(&table, 70000);
-    ck_assert_int_eq(sl_row_table_begin(&table, 70000, &at), SL_OK);
+    ck_assert_int_eq(sl_row_table_begin(&table, LANE, 70000, &at), SL_OK);
     ck_assert(at.chunk == 0 && !at.whole && !at.made);
-    ck_assert_int_eq(sl_row_table_begin(&table, 70001, &at), SL_EPROTO);
-    ck_assert_int_eq(sl_row_table_begin(&table, 69999, &at), SL_OK);
+    ck_assert_int_eq(sl_row_table_begin(&table, LANE, 70001, &at), SL_EPROTO);
+    ck_assert_int_eq(sl_row_table_begin(&table, LANE, 69999, &at), SL_OK);
     ck_assert(at.made);
-    sl_row_table_advance(&table, 70000, UINT64_C(1) << 40, true);
-    ck_assert_int_eq(sl_row_table_begin(&table, 70000, &at), SL_OK);
+    sl_row_table_advance(&table, LANE, 70000, UINT64_C(1) << 40, true);
+    ck_assert_int_eq(sl_row_table_begin(&table, LANE, 70000, &at), SL_OK);
     ck_assert(at.chunk == UINT64_C(1) << 40 && at.whole && !at.made);
+    ck_assert_int_eq(sl_row_table_begin(&table, 0, 70000, &at), SL_OK);
+    ck_assert(at.chunk == 0 && !at.whole && !at.made);
     ck_assert(!sl_row_table_is_at(&table, 70000) && !sl_row_table_is_at(&table, 70001));
-    sl_row_table_end(&table, 70000);
+    for (uint32_t lane = 0; lane < SL_ROW_TABLE_LANES; lane++) {
+        ck_assert(!sl_row_table_is_at(&table, 70001));
+        sl_row_table_end(&table, lane, 70000);
+    }
     ck_assert(sl_row_table_is_at(&table, 70001));
 }
 

@@ -9,282 +9,345 @@
 #include "common/base/error.h"
 #include "common/base/failpoint.h"
 #include "common/base/mempool.h"
-#include "kernels/row_optimizer.h"
 
 enum {
-    DIGIT_BITS = 11,
-    DIGITS = 1 << DIGIT_BITS,
-    SUM_ROWS = 256, // that a thread adds up at a time
-    SUM_AHEAD = 8,  // gradients that are asked for
+    DIGIT_BITS = 11, // at most
+    DIGITS_MAX = 3,  // of a vertex
+    SUM_ROWS = 256,  // that a thread adds up at a time
 };
 
-// A row that a batch of the update met.
-struct sl_row_entry {
-    uint32_t id, batch, at;
-};
-
-int sl_row_step_init(struct sl_row_step *s, const struct sl_row_table *table,
-                     const struct sl_kernels *kernels, enum sl_optimizer_kind optimizer)
+void sl_row_step_init(struct sl_row_step *s, const struct sl_row_table *table,
+                      const struct sl_kernels *kernels, enum sl_optimizer_kind optimizer)
 {
     *s = (struct sl_row_step){.table = table, .kernels = kernels, .optimizer = optimizer};
-    s->slots = malloc(table->shape.n_slots * sizeof *s->slots);
-    return s->slots ? SL_OK : sl_fail(SL_ENOMEM, "trainer: no memory for steps of learned rows");
 }
 
-static void free_rows(struct sl_row_step *s)
+static void free_parts(struct sl_row_step *s)
 {
-    sl_pages_free(s->sums, s->row_room * s->table->shape.dim * sizeof *s->sums);
-    free(s->first);
-    free(s->met);
-    s->sums = NULL;
-    s->first = s->met = NULL;
-    s->row_room = 0;
-}
-
-static void free_entries(struct sl_row_step *s)
-{
-    free(s->entries);
+    free(s->parts);
     free(s->sorted);
-    s->entries = s->sorted = NULL;
-    s->entry_room = 0;
+    free(s->first);
+    free(s->ids);
+    s->parts = s->sorted = NULL;
+    s->first = s->ids = NULL;
+    s->part_room = 0;
+}
+
+static void free_sums(struct sl_row_step *s)
+{
+    sl_pages_free(s->sums, s->sum_room * s->table->shape.dim * sizeof *s->sums);
+    s->sums = NULL;
+    s->sum_room = 0;
 }
 
 void sl_row_step_fini(struct sl_row_step *s)
 {
     if (s->table) {
-        free_rows(s);
-        free_entries(s);
+        free_parts(s);
+        free_sums(s);
     }
-    free(s->slots);
+    free(s->pages);
     *s = (struct sl_row_step){0};
 }
 
-// ---- the sum ------------------------------------------------------------------------------------
+// ---- the rows, and which gradients are theirs ---------------------------------------------------
 
-static int grow_entries(struct sl_row_step *s, uint64_t n)
+static int no_memory(uint64_t n)
 {
-    if (n <= s->entry_room)
-        return SL_OK;
-    free_entries(s);
-    s->entry_room = n + n / 8;
-    s->entries = malloc(s->entry_room * sizeof *s->entries);
-    s->sorted = malloc(s->entry_room * sizeof *s->sorted);
-    return s->entries && s->sorted
-               ? SL_OK
-               : sl_fail(SL_ENOMEM, "trainer: no memory for %" PRIu64 " learned rows", n);
+    return sl_fail(SL_ENOMEM, "trainer: no memory for %" PRIu64 " learned rows", n);
 }
 
-static int grow_rows(struct sl_row_step *s, uint64_t n)
+static int grow_parts(struct sl_row_step *s, uint64_t n)
 {
-    if (n <= s->row_room)
+    if (n < s->part_room)
         return SL_OK;
-    free_rows(s);
-    s->row_room = n + n / 8;
-    s->sums = sl_pages_alloc(s->row_room * s->table->shape.dim * sizeof *s->sums);
-    s->first = malloc((s->row_room + 1) * sizeof *s->first);
-    s->met = malloc(s->row_room * sizeof *s->met);
-    return s->sums && s->first && s->met
-               ? SL_OK
-               : sl_fail(SL_ENOMEM, "trainer: no memory for %" PRIu64 " learned rows", n);
+    free_parts(s);
+    s->part_room = n + n / 8 + 1;
+    s->parts = malloc(s->part_room * sizeof *s->parts);
+    s->sorted = malloc(s->part_room * sizeof *s->sorted);
+    s->first = malloc(s->part_room * sizeof *s->first);
+    s->ids = malloc(s->part_room * sizeof *s->ids);
+    return s->parts && s->sorted && s->first && s->ids ? SL_OK : no_memory(n);
 }
 
-static int check_slot(const struct sl_row_step *s, const struct sl_row_slot *slot)
+static int grow_sums(struct sl_row_step *s)
 {
-    const uint64_t n_rows = s->table->shape.n_rows;
-    if (*slot->n <= n_rows)
+    if (s->n <= s->sum_room)
         return SL_OK;
-    return sl_fail(SL_EPROTO, "learned rows: a batch met %u, of %" PRIu64, *slot->n, n_rows);
+    free_sums(s);
+    s->sum_room = s->n + s->n / 8;
+    s->sums = sl_pages_alloc(s->sum_room * s->table->shape.dim * sizeof *s->sums);
+    return s->sums ? SL_OK : no_memory(s->n);
 }
 
-// All rows that the batches met, in the order of the batches.
-static int list_entries(struct sl_row_step *s, const struct sl_update *u, uint64_t *n)
+static int grow_pages(struct sl_row_step *s, uint64_t n)
 {
+    if (n <= s->page_room)
+        return SL_OK;
+    free(s->pages);
+    s->page_room = n + n / 8;
+    s->pages = malloc(s->page_room * sizeof *s->pages);
+    return s->pages ? SL_OK : no_memory(n * SL_GRADIENT_PAGE);
+}
+
+static uint32_t pages_of(const struct sl_row_slot *slot)
+{
+    return sl_div_up(*slot->n, (uint32_t)SL_GRADIENT_PAGE);
+}
+
+// Lists the batches' pages of gradients; *n rows that they met, all together.
+static int list_pages(struct sl_row_step *s, const struct sl_update *u, uint64_t *n)
+{
+    const uint64_t n_rows = s->table->shape.n_rows, dim = s->table->shape.dim;
+    uint64_t pages = 0;
     *n = 0;
-    for (uint32_t c = u->first_cell; c < u->first_cell + u->n_cells; c++) {
-        const struct sl_row_slot slot = sl_row_table_slot(s->table, c);
-        SL_TRY(check_slot(s, &slot));
+    for (uint32_t b = 0; b < u->n_cells; b++) {
+        const struct sl_row_slot slot = sl_row_table_slot(s->table, u->first_cell + b);
+        if (*slot.n > n_rows)
+            return sl_fail(SL_EPROTO, "learned rows: a batch met %u, of %" PRIu64, *slot.n, n_rows);
+        pages += pages_of(&slot);
         *n += *slot.n;
     }
-    if (*n > UINT32_MAX)
+    if (pages > UINT32_MAX / SL_GRADIENT_PAGE)
         return sl_fail(SL_ERANGE,
                        "learned rows: an update met %" PRIu64 ", wanted less than 2^32: take a "
                        "smaller updates.batches_per_update",
                        *n);
-    SL_TRY(grow_entries(s, *n));
-    struct sl_row_entry *e = s->entries;
+    SL_TRY(grow_pages(s, pages));
+    const float **page = s->pages;
     for (uint32_t b = 0; b < u->n_cells; b++) {
         const struct sl_row_slot slot = sl_row_table_slot(s->table, u->first_cell + b);
-        s->slots[b] = slot.gradient;
-        for (uint32_t i = 0; i < *slot.n; i++)
-            *e++ = (struct sl_row_entry){slot.ids[i], b, i};
+        for (uint64_t k = 0; k < pages_of(&slot); k++)
+            *page++ = slot.gradient + k * SL_GRADIENT_PAGE * dim;
     }
     return SL_OK;
 }
 
-// By vertex; entries of one stay in the order of the batches.
-static void sort_entries(struct sl_row_step *s, uint64_t n)
+// How vertices are sorted: by digits of so many bits, the lowest first.
+struct digits {
+    uint32_t n, bits;
+    uint32_t at[DIGITS_MAX][1 << DIGIT_BITS]; // where the next part with that digit goes
+};
+
+static uint32_t digit_of(const struct digits *d, uint32_t k, uint32_t id)
 {
-    static _Thread_local uint32_t at[DIGITS];
-    for (uint32_t shift = 0; shift < 32 && s->table->shape.n_rows >> shift; shift += DIGIT_BITS) {
-        memset(at, 0, sizeof at);
-        for (uint64_t i = 0; i < n; i++)
-            at[s->entries[i].id >> shift & (DIGITS - 1)]++;
+    return id >> k * d->bits & ((1u << d->bits) - 1);
+}
+
+static int count_digits(const struct sl_row_step *s, const struct sl_update *u, struct digits *d)
+{
+    const uint64_t n_rows = s->table->shape.n_rows;
+    const uint32_t bits = n_rows > 1 ? 64 - (uint32_t)__builtin_clzll(n_rows - 1) : 1;
+    uint32_t most = 0;
+    d->n = sl_div_up(bits, (uint32_t)DIGIT_BITS);
+    d->bits = sl_div_up(bits, d->n);
+    memset(d->at, 0, sizeof d->at);
+    for (uint32_t b = 0; b < u->n_cells; b++) {
+        const struct sl_row_slot slot = sl_row_table_slot(s->table, u->first_cell + b);
+        for (uint32_t i = 0; i < *slot.n; i++) {
+            most = SL_MAX(most, slot.ids[i]);
+            for (uint32_t k = 0; k < d->n; k++)
+                d->at[k][digit_of(d, k, slot.ids[i])]++;
+        }
+    }
+    for (uint32_t k = 0; k < d->n; k++) {
         uint32_t before = 0;
-        for (uint32_t d = 0; d < DIGITS; d++) {
-            const uint32_t count = at[d];
-            at[d] = before;
+        for (uint32_t v = 0; v < 1u << d->bits; v++) {
+            const uint32_t count = d->at[k][v];
+            d->at[k][v] = before;
             before += count;
         }
-        for (uint64_t i = 0; i < n; i++)
-            s->sorted[at[s->entries[i].id >> shift & (DIGITS - 1)]++] = s->entries[i];
-        struct sl_row_entry *sorted = s->sorted;
-        s->sorted = s->entries;
-        s->entries = sorted;
     }
+    if (most < n_rows)
+        return SL_OK;
+    return sl_fail(SL_EPROTO, "learned rows: a batch met vertex %u, of %" PRIu64, most, n_rows);
 }
 
-// Row r's entries are [first[r], first[r + 1]).
-static int find_rows(struct sl_row_step *s, uint64_t n)
+// By vertex; parts of one are in the order of the batches.
+static int sort_parts(struct sl_row_step *s, const struct sl_update *u, uint64_t n)
 {
-    uint32_t rows = 0;
-    for (uint64_t i = 0; i < n; i++)
-        rows += i == 0 || s->entries[i].id != s->entries[i - 1].id;
-    SL_TRY(grow_rows(s, rows));
-    s->n = 0;
-    for (uint64_t i = 0; i < n; i++) {
-        if (i > 0 && s->entries[i].id == s->entries[i - 1].id)
-            continue;
-        s->first[s->n] = (uint32_t)i;
-        s->met[s->n++] = s->entries[i].id;
+    static _Thread_local struct digits d;
+    uint32_t pages = 0;
+    SL_TRY(count_digits(s, u, &d));
+    for (uint32_t b = 0; b < u->n_cells; b++) {
+        const struct sl_row_slot slot = sl_row_table_slot(s->table, u->first_cell + b);
+        struct sl_gradient_row *restrict to = s->parts;
+        for (uint32_t i = 0; i < *slot.n; i++) {
+            const uint32_t at = (pages << SL_GRADIENT_PAGE_BITS) + i;
+            to[d.at[0][digit_of(&d, 0, slot.ids[i])]++] = (struct sl_gradient_row){slot.ids[i], at};
+        }
+        pages += pages_of(&slot);
     }
-    s->first[s->n] = (uint32_t)n;
+    for (uint32_t k = 1; k < d.n; k++) {
+        const struct sl_gradient_row *restrict from = s->parts;
+        struct sl_gradient_row *restrict to = s->sorted;
+        for (uint64_t i = 0; i < n; i++)
+            to[d.at[k][digit_of(&d, k, from[i].id)]++] = from[i];
+        s->sorted = s->parts;
+        s->parts = to;
+    }
     return SL_OK;
 }
 
-static const float *gradient_of(const struct sl_row_step *s, uint32_t entry)
+// Row r's parts are [first[r], first[r + 1]).
+static void find_rows(struct sl_row_step *s, uint64_t n)
 {
-    const struct sl_row_entry *e = &s->entries[entry];
-    return s->slots[e->batch] + (uint64_t)e->at * s->table->shape.dim;
+    uint32_t rows = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        s->first[rows] = (uint32_t)i;
+        s->ids[rows] = s->parts[i].id;
+        rows += i == 0 || s->parts[i].id != s->parts[i - 1].id; // else it is written over
+    }
+    s->n = rows;
+    s->first[rows] = (uint32_t)n;
 }
 
-static void ask_for_gradient(const struct sl_row_step *s, uint32_t entry)
+static struct sl_row_optimizer_args arguments(const struct sl_row_step *s, float scale)
 {
-    const char *row = (const char *)gradient_of(s, SL_MIN(entry, s->first[s->n] - 1));
-    for (uint32_t b = 0; b < s->table->shape.dim * sizeof(float); b += SL_CACHE_LINE)
-        __builtin_prefetch(row + b, 0, 2);
+    const struct sl_row_table *t = s->table;
+    return (struct sl_row_optimizer_args){.n = s->n,
+                                          .dim = t->shape.dim,
+                                          .ids = s->ids,
+                                          .first = s->first,
+                                          .parts = s->parts,
+                                          .pages = s->pages,
+                                          .scale = scale,
+                                          .values = t->values,
+                                          .state = {t->state[0], t->state[1]}};
 }
 
 static void sum_part(void *context, uint32_t part)
 {
     const struct sl_row_step *s = context;
-    const uint32_t dim = s->table->shape.dim, end = SL_MIN((part + 1) * (uint32_t)SUM_ROWS, s->n);
-    for (uint32_t r = part * SUM_ROWS; r < end; r++) {
-        float *restrict sum = s->sums + (uint64_t)r * dim;
-        memcpy(sum, gradient_of(s, s->first[r]), dim * sizeof *sum);
-        ask_for_gradient(s, s->first[r] + SUM_AHEAD);
-        for (uint32_t e = s->first[r] + 1; e < s->first[r + 1]; e++) {
-            const float *restrict more = gradient_of(s, e);
-            ask_for_gradient(s, e + SUM_AHEAD);
-            for (uint32_t c = 0; c < dim; c++)
-                sum[c] += more[c];
-        }
-    }
+    const struct sl_row_optimizer_args args = arguments(s, 1);
+    const uint64_t begin = (uint64_t)part * SUM_ROWS;
+    sl_row_optimizer_sum(&args, begin, SL_MIN(begin + SUM_ROWS, s->n), s->sums + begin * args.dim);
 }
 
-int sl_row_step_sum(struct sl_row_step *s, const struct sl_update *u, double *squares)
+// Adds the gradients of each row up, which are its only part from now on: in a pass of their own
+// they are read faster than between the rows of the table.
+static int make_sums(struct sl_row_step *s)
 {
-    const struct sl_row_slot only = sl_row_table_slot(s->table, u->first_cell);
-    if (u->n_cells == 1) {
-        SL_TRY(check_slot(s, &only));
-        s->n = *only.n;
-        s->ids = only.ids;
-        s->gradients = only.gradient;
-    } else {
-        uint64_t n;
-        SL_TRY(list_entries(s, u, &n));
-        sort_entries(s, n);
-        SL_TRY(find_rows(s, n));
-        sl_kernels_run((uint32_t)sl_div_up(s->n, SUM_ROWS), sum_part, s);
-        s->ids = s->met;
-        s->gradients = s->sums;
+    const uint64_t pages = sl_div_up(s->n, (uint32_t)SL_GRADIENT_PAGE);
+    SL_TRY(grow_sums(s));
+    sl_kernels_run((uint32_t)sl_div_up(s->n, SUM_ROWS), sum_part, s);
+    for (uint64_t k = 0; k < pages; k++) // no more than there were
+        s->pages[k] = s->sums + k * SL_GRADIENT_PAGE * s->table->shape.dim;
+    for (uint32_t r = 0; r < s->n; r++) {
+        s->parts[r] = (struct sl_gradient_row){s->ids[r], r};
+        s->first[r] = r;
     }
-    return s->kernels->sum_squares((uint64_t)s->n * s->table->shape.dim, s->gradients, squares);
+    s->first[s->n] = s->n;
+    return SL_OK;
+}
+
+int sl_row_step_meet(struct sl_row_step *s, const struct sl_update *u, double *squares)
+{
+    const bool one = u->n_cells == 1; // whose gradients lie in its own order
+    uint64_t n;
+    SL_TRY(list_pages(s, u, &n));
+    SL_TRY(grow_parts(s, n));
+    SL_TRY(sort_parts(s, u, n));
+    find_rows(s, n);
+    if (!one)
+        SL_TRY(make_sums(s));
+    if (!squares)
+        return SL_OK;
+    const float *x = one ? sl_row_table_slot(s->table, u->first_cell).gradient : s->sums;
+    return s->kernels->sum_squares((uint64_t)s->n * s->table->shape.dim, x, squares);
 }
 
 // ---- the step -----------------------------------------------------------------------------------
 
-// Makes the journal of the rows from `at` on.
-static int make_journal(struct sl_row_step *s, const struct sl_row_rates *rates, uint32_t at,
-                        uint32_t rows, const struct sl_row_journal *j)
+struct apply {
+    struct sl_row_step *s;
+    uint64_t version;
+    struct sl_row_optimizer optimizer;
+    struct sl_row_table_progress at[SL_ROW_TABLE_LANES];
+    bool broken[SL_ROW_TABLE_LANES]; // its journal has a number that is not finite
+};
+
+// Of rows [begin, end). False where one of them is not finite.
+static bool make_journal(const struct apply *a, uint64_t begin, uint64_t end,
+                         const struct sl_row_journal *j)
 {
-    const struct sl_row_table *t = s->table;
-    const uint32_t dim = t->shape.dim, *ids = s->ids + at;
-    const uint64_t n = (uint64_t)rows * dim;
-    const struct sl_row_optimizer_args args = {
-        .n = rows,
-        .dim = dim,
-        .ids = ids,
-        .gradient = s->gradients + (uint64_t)at * dim,
-        .scale = rates->scale,
-        .values = t->values,
-        .state = {t->state[0], t->state[1]},
-        .values_out = j->values,
-        .state_out = {j->state[0], j->state[1]},
-    };
-    uint32_t broken = 0;
-    if (s->optimizer == SL_OPTIMIZER_SGD)
-        SL_TRY(sl_sgd_rows(&rates->sgd, &args, &broken));
-    else
-        SL_TRY(sl_adam_rows(&rates->adam, &args, &broken));
-    memcpy(j->ids, ids, rows * sizeof *ids);
-    *j->n = rows;
-    if (!broken)
-        return SL_OK;
+    float *const out[] = {j->values, j->state[0], j->state[1]};
+    *j->n = (uint32_t)(end - begin);
+    memcpy(j->ids, a->s->ids + begin, *j->n * sizeof *j->ids);
+    return sl_row_optimizer_step(&a->optimizer, begin, end, out);
+}
+
+// Any number of times.
+static void copy_journal(const struct sl_row_table *t, const struct sl_row_journal *j)
+{
+    sl_row_optimizer_write(j->values, j->ids, *j->n, t->shape.dim, t->values);
+    SL_FAILPOINT(TRAINER_ROWS_COPY);
+    for (uint32_t i = 0; i < t->shape.n_state; i++)
+        sl_row_optimizer_write(j->state[i], j->ids, *j->n, t->shape.dim, t->state[i]);
+}
+
+static uint64_t lane_begin(const struct sl_row_step *s, uint32_t lane)
+{
+    return (uint64_t)s->n * lane / SL_ROW_TABLE_LANES;
+}
+
+static void step_lane(void *context, uint32_t lane)
+{
+    struct apply *a = context;
+    const struct sl_row_table *t = a->s->table;
+    const uint64_t chunk_rows = sl_row_table_chunk_rows(t->shape.dim);
+    const uint64_t first = lane_begin(a->s, lane), end = lane_begin(a->s, lane + 1);
+    const struct sl_row_journal j = sl_row_table_journal(t, lane);
+    struct sl_row_table_progress at = a->at[lane];
+    if (at.made)
+        return;
+    for (uint64_t row; (row = first + at.chunk * chunk_rows) < end; at.chunk++) {
+        if (!at.whole) {
+            if (!make_journal(a, row, SL_MIN(row + chunk_rows, end), &j)) {
+                a->broken[lane] = true;
+                return;
+            }
+            SL_FAILPOINT(TRAINER_ROWS_MADE);
+            sl_row_table_advance(t, lane, a->version, at.chunk, true);
+            SL_FAILPOINT(TRAINER_ROWS_MARKED);
+        }
+        copy_journal(t, &j);
+        SL_FAILPOINT(TRAINER_ROWS_COPIED);
+        sl_row_table_advance(t, lane, a->version, at.chunk + 1, false);
+        at.whole = false;
+    }
+    sl_row_table_end(t, lane, a->version);
+}
+
+// Names the first row of the journal that is not finite.
+static int explain(const struct sl_row_table *t, const struct sl_row_journal *j, uint64_t version)
+{
+    const uint64_t n = (uint64_t)*j->n * t->shape.dim;
     uint64_t k = 0;
     while (k + 1 < n && isfinite(j->values[k]) && isfinite(j->state[0][k]) &&
            (t->shape.n_state < 2 || isfinite(j->state[1][k])))
         k++;
     return sl_fail(SL_ENOTFINITE,
                    "update %" PRIu64 ": the step of the learned row of vertex %u is not finite",
-                   rates->version + 1, ids[k / dim]);
-}
-
-// Any number of times.
-static int copy_journal(const struct sl_row_step *s, const struct sl_row_journal *j)
-{
-    const struct sl_row_table_shape *shape = &s->table->shape;
-    SL_TRY(s->kernels->scatter_rows(j->values, shape->dim, j->ids, *j->n, shape->n_rows,
-                                    s->table->values));
-    SL_FAILPOINT(TRAINER_ROWS_COPY);
-    for (uint32_t i = 0; i < shape->n_state; i++)
-        SL_TRY(s->kernels->scatter_rows(j->state[i], shape->dim, j->ids, *j->n, shape->n_rows,
-                                        s->table->state[i]));
-    return SL_OK;
+                   version + 1, j->ids[k / t->shape.dim]);
 }
 
 int sl_row_step_apply(struct sl_row_step *s, const struct sl_row_rates *rates)
 {
-    const uint32_t chunk_rows = sl_row_table_chunk_rows(s->table->shape.dim);
-    const struct sl_row_journal j = sl_row_table_journal(s->table);
-    const uint64_t version = rates->version;
-    struct sl_row_table_progress at;
-    SL_TRY(sl_row_table_begin(s->table, version, &at));
-    for (uint64_t row = at.chunk * chunk_rows; !at.made && row < s->n;
-         row = ++at.chunk * chunk_rows) {
-        if (!at.whole) {
-            const uint32_t rows = (uint32_t)SL_MIN((uint64_t)chunk_rows, s->n - row);
-            SL_TRY(make_journal(s, rates, (uint32_t)row, rows, &j));
-            SL_FAILPOINT(TRAINER_ROWS_MADE);
-            sl_row_table_advance(s->table, version, at.chunk, true);
-            SL_FAILPOINT(TRAINER_ROWS_MARKED);
-        }
-        SL_TRY(copy_journal(s, &j));
-        SL_FAILPOINT(TRAINER_ROWS_COPIED);
-        sl_row_table_advance(s->table, version, at.chunk + 1, false);
-        at.whole = false;
+    const struct sl_row_optimizer_args args = arguments(s, rates->scale);
+    struct apply a = {.s = s, .version = rates->version};
+    if (s->optimizer == SL_OPTIMIZER_SGD)
+        SL_TRY(sl_sgd_rows(&rates->sgd, &args, &a.optimizer));
+    else
+        SL_TRY(sl_adam_rows(&rates->adam, &args, &a.optimizer));
+    for (uint32_t lane = 0; lane < SL_ROW_TABLE_LANES; lane++)
+        SL_TRY(sl_row_table_begin(s->table, lane, rates->version, &a.at[lane]));
+    sl_kernels_run(SL_ROW_TABLE_LANES, step_lane, &a);
+    for (uint32_t lane = 0; lane < SL_ROW_TABLE_LANES; lane++) {
+        const struct sl_row_journal j = sl_row_table_journal(s->table, lane);
+        if (a.broken[lane])
+            return explain(s->table, &j, rates->version);
     }
-    if (!at.made)
-        sl_row_table_end(s->table, version);
     SL_FAILPOINT(TRAINER_ROWS_DONE);
     return SL_OK;
 }

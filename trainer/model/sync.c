@@ -86,7 +86,7 @@ int sl_sync_init(struct sl_sync *s, const struct sl_sync_spec *spec)
     if (rc == SL_OK)
         rc = take_memory(s);
     if (rc == SL_OK && spec->rows)
-        rc = sl_row_step_init(&s->rows, spec->rows, spec->kernels, s->optimizer);
+        sl_row_step_init(&s->rows, spec->rows, spec->kernels, s->optimizer);
     if (rc < 0)
         sl_sync_fini(s);
     return rc;
@@ -114,7 +114,7 @@ struct constants {
     float scale; // of the sum of the slots
     float clip;  // of the scaled gradient, which is in s->whole; not used where nothing is clipped
     float lr;
-    double row_squares; // of the sums of learned rows, not scaled
+    double row_squares; // of the gradients of learned rows, not scaled; where something is clipped
 };
 
 static int reduce(struct sl_sync *s, const struct sl_update *u, uint64_t at, uint64_t n,
@@ -211,13 +211,14 @@ static void carry_piece(struct sl_sync *s, const struct sl_update *u, enum sl_up
         *broken |= !isfinite(p[k]);
 }
 
-// Sums the gradients of learned rows. *broken: one is not finite.
-static int sum_rows(struct sl_sync *s, const struct sl_update *u, struct constants *c,
-                    uint32_t *broken)
+// Finds the learned rows that the update met. *broken: one of their gradients is not finite, where
+// gradients are clipped; otherwise their step says so.
+static int meet_rows(struct sl_sync *s, const struct sl_update *u, struct constants *c,
+                     uint32_t *broken)
 {
     if (!s->rows.table)
         return SL_OK;
-    SL_TRY(sl_row_step_sum(&s->rows, u, &c->row_squares));
+    SL_TRY(sl_row_step_meet(&s->rows, u, s->clip_norm > 0 ? &c->row_squares : NULL));
     *broken |= !isfinite(c->row_squares);
     return SL_OK;
 }
@@ -250,7 +251,7 @@ static int apply(struct sl_sync *s, const struct sl_update *u)
     // Batches without a labelled seed have no gradient; the step is then weight decay alone.
     struct constants c = {.scale = weight > 0 ? (float)(1.0 / weight) : 0.0f,
                           .lr = (float)sl_learning_rate_at(&s->rate, u->version)};
-    SL_TRY(sum_rows(s, u, &c, &broken));
+    SL_TRY(meet_rows(s, u, &c, &broken));
     if (s->clip_norm > 0)
         SL_TRY(measure_norm(s, u, &c));
     const struct sl_nodes_part own = sl_nodes_slice(s->arena, s->arena->h->spec.nodes.rank);
