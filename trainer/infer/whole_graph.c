@@ -11,6 +11,7 @@
 #include "common/base/error.h"
 #include "common/data/atomic_file.h"
 #include "trainer/infer/evaluate.h"
+#include "trainer/infer/typed_graph.h"
 #include "trainer/model/needed_rows.h"
 
 enum { PAGE = 4096, FRONTIER_DIVISOR = 10 };
@@ -42,7 +43,7 @@ uint32_t sl_whole_graph_width(const struct sl_whole_graph *g)
 {
     const struct sl_model *m = g->model;
     bool outputs = g->layer + 1 == m->n_layers && !g->hidden;
-    return outputs ? m->n_outputs : m->layer[g->layer].d_out;
+    return outputs ? m->n_outputs : m->typed ? m->typed->hidden : m->layer[g->layer].d_out;
 }
 
 // ---- activations --------------------------------------------------------------------------------
@@ -322,6 +323,8 @@ int sl_whole_graph_run(struct sl_whole_graph *g)
 {
     struct walk w = {.g = g, .bank = {{.fd = -1}, {.fd = -1}}, .jumping = {.fd = -1}};
     struct sl_resident *resident = &g->model->resident;
+    if (g->model->typed)
+        return sl_typed_graph_run(g);
     g->computed = 0;
     resident->watch = (struct sl_resident_watch){
         .before = before_copy, .ctx = &w, .bounded = g->memory_bytes > 0};

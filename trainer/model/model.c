@@ -437,6 +437,17 @@ int sl_model_forward(struct sl_model *model, const float *params, struct sl_bloc
     return sl_jumping_forward(&model->env, &model->jumping, params, &model->jumping_tape, outputs);
 }
 
+int sl_model_hidden(struct sl_model *model, const float *params, struct sl_block_view block,
+                    void *x, uint32_t type, const float **rows)
+{
+    float *of_seeds;
+    sl_mempool_reset(&model->pool);
+    sl_mempool_reset(&model->notes);
+    SL_TRY(sl_typed_model_forward(model, params, block, x, false, &of_seeds));
+    *rows = model->typed->last[type];
+    return SL_OK;
+}
+
 static float *gradient_of_output(const struct sl_model *model, uint32_t l)
 {
     return sl_layer_floats(&model->env, model->around_tape[l].rows * model->layer[l].d_out);

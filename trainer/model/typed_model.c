@@ -73,7 +73,7 @@ static int check_type(const struct sl_typed_model *m, uint32_t t, uint32_t hops)
 static int check_types(const struct sl_typed_model *m)
 {
     const struct sl_typed *typed = m->typed;
-    uint32_t hops[SL_TYPES_MAX];
+    uint32_t *hops = m->hops;
     for (uint32_t t = 0; t < typed->n_types; t++)
         hops[t] = t == 0 ? 0 : UINT32_MAX;
     for (uint32_t h = 0; h < m->n_layers; h++)
@@ -99,13 +99,15 @@ static int layout(struct sl_typed_model *m, const struct sl_config *config,
     const uint64_t n = (uint64_t)config->model.layers * typed->n_types;
     m->n_layers = config->model.layers;
     m->hidden = config->model.hidden;
+    m->hops = calloc(typed->n_types, sizeof *m->hops);
     m->d_feat = calloc(typed->n_types, sizeof *m->d_feat);
     m->d_hidden = calloc(typed->n_types, sizeof *m->d_hidden);
     m->tail = calloc(n, sizeof *m->tail);
     m->tail_tape = calloc(n, sizeof *m->tail_tape);
     m->input = calloc(typed->n_types, sizeof *m->input);
     m->features = calloc(typed->n_types, sizeof *m->features);
-    if (!m->d_feat || !m->d_hidden || !m->tail || !m->tail_tape || !m->input || !m->features)
+    if (!m->hops || !m->d_feat || !m->d_hidden || !m->tail || !m->tail_tape || !m->input ||
+        !m->features)
         return sl_fail(SL_ENOMEM, "no memory for a model of %u types", typed->n_types);
     SL_TRY(list_incoming(typed, &m->incoming));
     for (uint32_t t = 0; t < typed->n_types; t++) {
@@ -150,6 +152,7 @@ void sl_typed_model_destroy(struct sl_typed_model *m)
         return;
     free(m->incoming.first);
     free(m->incoming.relation);
+    free(m->hops);
     free(m->d_feat);
     free(m->d_hidden);
     free(m->tail);
@@ -291,7 +294,7 @@ static int open_tape(const struct sl_model *model, struct sl_block_view block, u
     const struct sl_layer_env *env = &model->env;
     const struct sl_typed_model *m = model->typed;
     const struct sl_block_type *types = sl_block_types(block.header);
-    const uint32_t n = m->typed->n_types, h = m->n_layers - 1 - l;
+    const uint32_t n = m->typed->n_types, h = block.header->n_hops - 1 - l;
     *tape = (struct sl_typed_tape){
         .n_dst = sl_layer_note(env, n * sizeof *tape->n_dst),
         .n_src = sl_layer_note(env, n * sizeof *tape->n_src),
@@ -407,10 +410,11 @@ int sl_typed_model_forward(struct sl_model *model, const float *params, struct s
     float **at = m->features;
     if (kind_of(m)->one_width)
         SL_TRY(forward_input(model, params, rows, &at));
-    for (uint32_t l = 0; l < m->n_layers; l++) {
+    for (uint32_t l = 0; l < block.header->n_hops; l++) {
         SL_TRY(sl_model_check_abort(model));
         SL_TRY(forward_layer(model, params, block, l, training, &at));
     }
+    m->last = at;
     *h = at[0];
     return SL_OK;
 }

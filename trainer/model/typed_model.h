@@ -33,6 +33,9 @@ struct sl_typed_model {
     const struct sl_typed *typed;
     struct sl_incoming incoming;
     uint32_t *d_feat, *d_hidden; // (n_types) widths of features and of hidden rows
+    // (n_types) relations between a type and the seeds at least; more than n_layers: none of its
+    // vertices is ever needed. A layer l gives rows to those with hops < n_layers - l.
+    uint32_t *hops;
     uint32_t n_layers, hidden;
     struct sl_typed_layer layer[SL_CONFIG_MAX_LAYERS];
     struct sl_layer_tail *tail;     // (n_layers, n_types)
@@ -41,6 +44,7 @@ struct sl_typed_model {
     struct sl_typed_tape tape[SL_CONFIG_MAX_LAYERS];
     struct sl_layer_tail_tape *tail_tape; // (n_layers, n_types)
     float **features;                     // (n_types)
+    float **last;                         // (n_types) rows that the last layer gave, or NULL
 };
 
 // Whether the kind is one of graphs of several types.
@@ -58,8 +62,8 @@ uint32_t sl_typed_model_count(const struct sl_typed_model *m);
 void sl_typed_model_describe(struct sl_typed_model *m, struct sl_tensor *tensors,
                              uint64_t *n_params);
 
-// *h (at least n_seeds, hidden): rows of the seeds. x: features as trainer/feed/typed_block.h says,
-// f32; masked in place.
+// *h (at least n_seeds, hidden): rows of type 0. x: features as trainer/feed/typed_block.h says,
+// f32; masked in place. A block of fewer hops than layers goes through as many of the first ones.
 int sl_typed_model_forward(struct sl_model *model, const float *params, struct sl_block_view block,
                            float *x, bool training, float **h);
 // gradient += for dh, that of h, which is overwritten.

@@ -1,0 +1,135 @@
+"""`sluice predict` and `embed` of models of graphs of several types, and MLPerf's job on them."""
+
+import json
+import shutil
+
+import numpy as np
+
+from harness import cases, read_json, whole
+from tensors import read_tensors
+from test_bad_input import refused
+from test_typed_jobs import job, papers
+
+
+def shared_run(box):
+    """A GraphSAGE by relation on 400 papers, 200 authors and some fields."""
+
+    def train(path):
+        config = job(box, dataset=papers(box, 400), output=path, **{"evaluate.batch_size": 50})
+        box.run(config, "--quiet")[0].ok()
+
+    return box.shared_folder("typed-run", train)
+
+
+def rows(box, run, *arguments, command="predict"):
+    """What the command writes, and its summary."""
+    out = box.path("rows.npy")
+    said = box.sluice(command, run, "--out", out, "-f", "-q", "-o", "json", *arguments).ok()
+    return np.load(out), json.loads(said.out)
+
+
+def opened(folder):
+    """Of a data set: first vertex and rows of features by type, edges (source, row) by relation."""
+    about = read_json(folder + "/metadata.json")
+    indptr, indices = np.load(folder + "/indptr.npy"), np.load(folder + "/indices.npy")
+    count = [t["count"] for t in about["types"]]
+    first = dict(zip((t["name"] for t in about["types"]), np.cumsum([0] + count)))
+    x = {name: np.load(f"{folder}/node_feat.{name}.npy").astype(np.float64) for name in first}
+    edges, at = {}, 0
+    for r in about["relations"]:
+        n = len(x[r["target"]])
+        part = indptr[at : at + n + 1]
+        row = np.repeat(np.arange(n), np.diff(part))
+        edges[r["source"], r["name"], r["target"]] = (
+            indices[part[0] : part[-1]].astype(int) - first[r["source"]], row)
+        at += n
+    return x, edges
+
+
+def by_hand(run, layers=2):
+    """What PyG's HeteroConv of SAGEConv gives in each layer, and the outputs: in NumPy."""
+    config = read_json(run + "/config.json")
+    x, edges = opened(config["dataset"])
+    tensors = {k: v.astype(float) for k, v in read_tensors(run + "/model.best.safetensors").items()}
+    found = []
+    for layer in range(layers):
+        y = {t: 0 for t in x}
+        for (source, name, target), (s, t) in edges.items():
+            w = f"convs.{layer}.convs.<{source}___{name}___{target}>.lin_"
+            sums = np.zeros((len(x[target]), x[source].shape[1]))
+            np.add.at(sums, t, x[source][s])
+            mean = sums / np.maximum(np.bincount(t, minlength=len(sums)), 1)[:, None]
+            y[target] = y[target] + mean @ tensors[w + "l.weight"].T + tensors[w + "l.bias"]
+            y[target] = y[target] + x[target] @ tensors[w + "r.weight"].T
+        x = y if layer + 1 == layers else {t: np.maximum(v, 0) for t, v in y.items()}
+        found.append(x)
+    return found, x["paper"] @ tensors["lin.weight"].T + tensors["lin.bias"]
+
+
+def near(a, b):
+    return a.shape == b.shape and np.allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+def test_rows_are_those_of_the_model(box):
+    """Of outputs, and of each layer and type that a layer gives rows to."""
+    run = shared_run(box)
+    hidden, outputs = by_hand(run)
+    report = read_json(run + "/report.json")
+    found, said = rows(box, run)
+    assert near(found, outputs)
+    assert said["test"]["accuracy"] == report["test_accuracy"], (said, report["test_accuracy"])
+    ids = np.array([399, 3, 0, 3])
+    np.save(box.path("ids.npy"), ids)
+    assert near(rows(box, run, "--nodes", box.path("ids.npy"), "--chunk", "3")[0], outputs[ids])
+    ids = np.array([7, 199, 7])
+    np.save(box.path("ids.npy"), ids)
+    for options, wanted in (
+        ((), hidden[1]["paper"]),
+        (("--layer", "0"), hidden[0]["paper"]),
+        (("--type", "author"), hidden[0]["author"]),
+        (("--type", "author", "--nodes", box.path("ids.npy")), hidden[0]["author"][ids]),
+    ):
+        assert near(rows(box, run, *options, command="embed")[0], wanted), options
+
+
+def test_what_there_is_not_is_refused(box):
+    run = shared_run(box)
+    for command, options, words in (
+        ("embed", ("--type", "field"), ("'field'", "no layer", "'paper', 'author'")),
+        ("embed", ("--type", "writer"), ("'writer'", "no such type", "'paper', 'author'")),
+        ("embed", ("--type", "author", "--layer", "1"), ("--layer 1", "'author'", "0 to 0")),
+        ("embed", ("--type", "author", "--set", "test"), ("--set test", "'paper'", "--set all")),
+        ("predict", ("--memory", "1g"), ("--memory", '"rsage"', "--chunk 64")),
+    ):
+        refused(box, box.sluice(command, run, "--out", "rows.npy", *options), *words)
+
+
+def weighted(box, source):
+    """The data set with weights of edges, of which a third and all of some rows are 0."""
+    def make(folder):
+        shutil.copytree(source, folder)
+        indptr = np.load(folder + "/indptr.npy")
+        weight = np.random.default_rng(5).integers(0, 3, indptr[-1]).astype(np.float32)
+        weight[indptr[3] : indptr[9]] = 0
+        np.save(folder + "/edge_weight.npy", weight)
+
+    return box.shared_folder("typed-weighted", make)
+
+
+@whole
+@cases("rgat", "rgcn", "weighted")
+def test_a_test_again(box, way):
+    """The test's metrics, bit for bit where its mini-batches are the same."""
+    sampler = "weighted" if way == "weighted" else "khop"
+    model = {"kind": "rsage" if way == "weighted" else way, "layers": 2, "hidden": 16}
+    dataset = papers(box, 400)
+    if way == "weighted":
+        dataset = weighted(box, dataset)
+    config = job(box, dataset=dataset, output="runs/a", model=model, **{"sampler.kind": sampler})
+    result, report = box.run(config)
+    result.ok()
+    found, said = rows(box, box.path("runs/a"), "--set", "test")
+    assert said["test"]["accuracy"] == report["test_accuracy"]
+    assert np.isclose(said["test"]["loss"], report["test"]["loss"], rtol=1e-6), report["test"]
+    everything, _ = rows(box, box.path("runs/a"), "--chunk", "1000")
+    assert near(found, everything[np.load(dataset + "/test_idx.npy")])
