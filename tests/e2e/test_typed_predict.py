@@ -1,11 +1,12 @@
 """`sluice predict` and `embed` of models of graphs of several types, and MLPerf's job on them."""
 
 import json
+import os
 import shutil
 
 import numpy as np
 
-from harness import cases, read_json, whole
+from harness import ROOT, cases, read_json, whole
 from tensors import read_tensors
 from test_bad_input import refused
 from test_typed_jobs import job, papers
@@ -133,3 +134,85 @@ def test_a_test_again(box, way):
     assert np.isclose(said["test"]["loss"], report["test"]["loss"], rtol=1e-6), report["test"]
     everything, _ = rows(box, box.path("runs/a"), "--chunk", "1000")
     assert near(found, everything[np.load(dataset + "/test_idx.npy")])
+
+
+# ---- MLPerf's job -------------------------------------------------------------------------------
+
+IGBH_JOB = os.path.join(ROOT, "config/examples/igbh-rgat.json")
+# IGBH-full in thousands, so a thousandth of it: vertices, and edges before their reverses.
+IGBH = {"paper": 269346, "author": 277221, "institute": 27, "fos": 713, "journal": 49,
+        "conference": 5}
+IGBH_EDGES = {"paper__cites__paper": 3996442, "paper__written_by__author": 641000,
+              "paper__topic__fos": 1061000, "author__affiliated_to__institute": 48000,
+              "paper__published__journal": 57000, "paper__venue__conference": 9000}
+
+
+def igbh(box, part, width, labelled):
+    """A data set of IGBH's shape by `import igb`; a part 1 is a thousandth. Labelled papers are of
+    four classes, which their features tell, and cite papers of their own."""
+    def make(folder):
+        rng, source = np.random.default_rng(3), folder + "-source"
+        counts = {t: max(1, round(n * part)) for t, n in IGBH.items()}
+        for name, n in IGBH_EDGES.items():
+            a, _, b = name.split("__")
+            ends = [rng.integers(0, counts[t], round(n * part), np.int32) for t in (a, b)]
+            if a == b:
+                ends[1] = np.minimum(ends[1] // 4 * 4 + ends[0] % 4, counts[a] - 1)
+            os.makedirs(f"{source}/processed/{name}")
+            np.save(f"{source}/processed/{name}/edge_index.npy", np.stack(ends, 1))
+        area = np.arange(counts["paper"]) % 4
+        label = np.where(np.arange(len(area)) < labelled, area, 2982)
+        for t, n in counts.items():
+            os.makedirs(f"{source}/processed/{t}")
+            x = rng.standard_normal((n, width), np.float32)
+            if t == "paper":
+                x[np.arange(n), area] += 4
+            np.save(f"{source}/processed/{t}/node_feat.npy", x)
+        np.save(f"{source}/processed/paper/node_label_2K.npy", label.astype(np.float32))
+        box.sluice("import", "igb", source, "--hetero", "--classes", "2983", "--reverse",
+                   "--remove-self-loops", "--add-self-loops", "--f16", "--nodes",
+                   counts["paper"], "--labelled", labelled, "--out", folder, "-q").ok()
+        shutil.rmtree(source)
+
+    return box.shared_folder(f"igbh-{part}-{width}", make)
+
+
+def igbh_run(box, dataset, *settings, options=()):
+    """MLPerf's job on that data, with other settings where they are given."""
+    settings = (f"dataset={dataset}", "output=runs/igbh", *settings)
+    sets = [word for s in settings for word in ("--set", s)]
+    return box.sluice("run", IGBH_JOB, *sets, *options)
+
+
+def is_planned(box, part):
+    """The dry run of the job as it is: types, relations, model, bytes, mini-batches."""
+    said = igbh_run(box, igbh(box, part, 16, 200), options=["--dry-run"]).ok().out
+    for t, n in IGBH.items():
+        assert f"  {t}: {max(1, round(n * part)):,} vertices, 16 features, " in said, said
+    assert "6 types, 11 relations, 2983 classes" in said, said
+    assert f"  conference -rev_venue-> paper: {round(9000 * part):,} edges\n" in said, said
+    assert "rgat, layers 3, hidden 512: 13,295,527 parameters" in said, said
+    assert "1 mini-batch" in said, said
+    return igbh(box, part, 16, 200)
+
+
+def test_the_job_of_mlperf(box):
+    """A small one learns, and what it learned is applied."""
+    data = is_planned(box, 0.02)
+    small = ("sampler.batch_size=40", "model.hidden=32", "optimizer.lr=0.01", "epochs=8")
+    igbh_run(box, data, *small, "sampler.fanout=[5,4,3]", "evaluate.fanout=full").ok()
+    report = read_json(box.path("runs/igbh/report.json"))
+    losses = [e["loss"] for e in report["epochs"]]
+    assert losses[0] > 2 * losses[-1] and report["test_accuracy"] > 0.5, (losses, report["test"])
+    _, said = rows(box, box.path("runs/igbh"), "--set", "test", "--classes")
+    assert said["test"]["accuracy"] == report["test_accuracy"]
+
+
+@whole
+def test_the_job_of_mlperf_in_a_thousandth(box):
+    """As it is, but for widths: two mini-batches."""
+    data = is_planned(box, 1)
+    igbh_run(box, data, "model.hidden=32", "evaluate.every=0", "evaluate.test=never").ok()
+    report = read_json(box.path("runs/igbh/report.json"))
+    assert len(report["epochs"]) == 2, report
+    assert report["epochs"][1]["loss"] < report["epochs"][0]["loss"]
