@@ -122,11 +122,8 @@ static int add_row(struct sl_vicinity *v, const struct sl_relation *r, uint32_t 
 {
     const uint64_t row = sl_relation_row(types_of(v), r, vertex);
     const uint64_t degree = sl_dataset_degree(v->dataset, row);
-    if (v->n_edges + degree > UINT32_MAX)
-        return sl_fail(SL_EUNSUPPORTED,
-                       "a mini-batch with all neighbours has at least %llu edges, wanted less than "
-                       "2^32: make --chunk smaller",
-                       (unsigned long long)(v->n_edges + degree));
+    if (v->n_edges + degree > v->most_edges)
+        return SL_ERANGE;
     SL_TRY(grow(&to->indices, &to->edges_room, to->n_edges + degree));
     uint32_t *sources = to->indices + to->n_edges;
     const uint32_t n = sl_infer_neighbours(v->dataset, row, sources);
@@ -254,8 +251,9 @@ static void place_runs(struct sl_vicinity *v)
 }
 
 int sl_vicinity_find(struct sl_vicinity *v, uint32_t type, const struct sl_infer_range *range,
-                     uint32_t n_hops)
+                     uint32_t n_hops, uint64_t most_edges)
 {
+    v->most_edges = SL_MIN(most_edges, (uint64_t)UINT32_MAX);
     SL_TRY(begin(v, type, range));
     for (uint32_t h = 0; h < n_hops; h++)
         SL_TRY(add_hop(v, h));

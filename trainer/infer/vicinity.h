@@ -22,7 +22,7 @@ struct sl_vicinity {
     const struct sl_dataset *dataset;
     struct sl_vicinity_part *part;   // (n_types)
     struct sl_vicinity_lists *lists; // (n_relations)
-    uint64_t n_edges;                // of all relations, in the block in hand
+    uint64_t n_edges, most_edges;    // of all relations, in the block in hand
     uint32_t *place;                 // (n of the range) each one's number in its type's part
     uint64_t place_room;             // of it
     struct sl_block *block;          // the last one
@@ -34,8 +34,9 @@ int sl_vicinity_init(struct sl_vicinity *v, const struct sl_dataset *ds);
 void sl_vicinity_fini(struct sl_vicinity *v); // safe on a zeroed struct
 
 // v->block of these vertices of `type` (ids of the graph's one numbering, perhaps some twice) and
-// v->place, valid until the next call. SL_EUNSUPPORTED where it would have 2^32 edges.
+// v->place, valid until the next call. SL_ERANGE without a message where it has more than
+// most_edges (at most 2^32 - 1).
 int sl_vicinity_find(struct sl_vicinity *v, uint32_t type, const struct sl_infer_range *range,
-                     uint32_t n_hops);
+                     uint32_t n_hops, uint64_t most_edges);
 
 #endif

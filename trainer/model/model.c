@@ -448,6 +448,24 @@ int sl_model_hidden(struct sl_model *model, const float *params, struct sl_block
     return SL_OK;
 }
 
+int sl_model_layer(struct sl_model *model, const float *params, struct sl_block_view block,
+                   uint32_t layer, float *x, uint32_t type, bool outputs, const float **rows)
+{
+    struct sl_jumping_tape *tape = &model->jumping_tape;
+    float *out;
+    sl_mempool_reset(&model->pool);
+    sl_mempool_reset(&model->notes);
+    SL_TRY(sl_typed_model_layer(model, params, block, layer, x));
+    *rows = model->typed->last[type];
+    if (!outputs)
+        return SL_OK;
+    tape->h[model->n_layers - 1] = *rows;
+    tape->rows = block.header->n_seeds;
+    SL_TRY(sl_jumping_forward(&model->env, &model->jumping, params, tape, &out));
+    *rows = out;
+    return SL_OK;
+}
+
 static float *gradient_of_output(const struct sl_model *model, uint32_t l)
 {
     return sl_layer_floats(&model->env, model->around_tape[l].rows * model->layer[l].d_out);

@@ -288,13 +288,14 @@ static int list_runs(const struct sl_layer_env *env, const struct sl_typed *type
     return SL_OK;
 }
 
+// Of a layer that reads hop h.
 static int open_tape(const struct sl_model *model, struct sl_block_view block, uint32_t l,
-                     float **x, bool training, struct sl_typed_tape *tape)
+                     uint32_t h, float **x, bool training, struct sl_typed_tape *tape)
 {
     const struct sl_layer_env *env = &model->env;
     const struct sl_typed_model *m = model->typed;
     const struct sl_block_type *types = sl_block_types(block.header);
-    const uint32_t n = m->typed->n_types, h = block.header->n_hops - 1 - l;
+    const uint32_t n = m->typed->n_types;
     *tape = (struct sl_typed_tape){
         .n_dst = sl_layer_note(env, n * sizeof *tape->n_dst),
         .n_src = sl_layer_note(env, n * sizeof *tape->n_src),
@@ -322,7 +323,7 @@ static struct sl_layer_tail_tape *tail_tape_of(const struct sl_typed_model *m, u
 
 // One layer and what follows it: *x, rows by type, becomes its output.
 static int forward_layer(struct sl_model *model, const float *params, struct sl_block_view block,
-                         uint32_t l, bool training, float ***x)
+                         uint32_t l, uint32_t h, bool training, float ***x)
 {
     const struct sl_layer_env *env = &model->env;
     struct sl_typed_model *m = model->typed;
@@ -331,7 +332,7 @@ static int forward_layer(struct sl_model *model, const float *params, struct sl_
     float **out = zeroed_note(env, m->typed->n_types * sizeof *out);
     if (!out)
         return SL_ENOMEM;
-    SL_TRY(open_tape(model, block, l, *x, training, tape));
+    SL_TRY(open_tape(model, block, l, h, *x, training, tape));
     for (uint32_t t = 0; t < m->typed->n_types; t++) {
         const float *bias;
         const struct sl_dropout dropout = dropout_of(model, block, l + 1, model->dropout, t);
@@ -397,8 +398,9 @@ static int take_features(const struct sl_model *model, struct sl_block_view bloc
     return SL_OK;
 }
 
-int sl_typed_model_forward(struct sl_model *model, const float *params, struct sl_block_view block,
-                           float *x, bool training, float **h)
+// *at: rows by type that the first layer reads.
+static int forward_first(struct sl_model *model, const float *params, struct sl_block_view block,
+                         float *x, bool training, float ***at)
 {
     struct sl_typed_model *m = model->typed;
     uint32_t *rows = sl_layer_note(&model->env, m->typed->n_types * sizeof *rows);
@@ -407,15 +409,42 @@ int sl_typed_model_forward(struct sl_model *model, const float *params, struct s
     for (uint32_t t = 0; t < m->typed->n_types; t++)
         rows[t] = sl_typed_block_rows(block.header, t);
     SL_TRY(take_features(model, block, x, training, rows));
-    float **at = m->features;
-    if (kind_of(m)->one_width)
-        SL_TRY(forward_input(model, params, rows, &at));
-    for (uint32_t l = 0; l < block.header->n_hops; l++) {
+    *at = m->features;
+    return kind_of(m)->one_width ? forward_input(model, params, rows, at) : SL_OK;
+}
+
+int sl_typed_model_forward(struct sl_model *model, const float *params, struct sl_block_view block,
+                           float *x, bool training, float **h)
+{
+    const uint32_t n_hops = block.header->n_hops;
+    float **at;
+    SL_TRY(forward_first(model, params, block, x, training, &at));
+    for (uint32_t l = 0; l < n_hops; l++) {
         SL_TRY(sl_model_check_abort(model));
-        SL_TRY(forward_layer(model, params, block, l, training, &at));
+        SL_TRY(forward_layer(model, params, block, l, n_hops - 1 - l, training, &at));
     }
-    m->last = at;
+    model->typed->last = at;
     *h = at[0];
+    return SL_OK;
+}
+
+int sl_typed_model_layer(struct sl_model *model, const float *params, struct sl_block_view block,
+                         uint32_t layer, float *x)
+{
+    struct sl_typed_model *m = model->typed;
+    float **at;
+    if (layer == 0) {
+        SL_TRY(forward_first(model, params, block, x, false, &at));
+    } else {
+        at = zeroed_note(&model->env, m->typed->n_types * sizeof *at);
+        if (!at)
+            return SL_ENOMEM;
+        for (uint32_t t = 0; t < m->typed->n_types; t++)
+            if (sl_typed_block_rows(block.header, t) > 0)
+                at[t] = x + (uint64_t)sl_block_types(block.header)[t].first * m->hidden;
+    }
+    SL_TRY(forward_layer(model, params, block, layer, 0, false, &at));
+    m->last = at;
     return SL_OK;
 }
 

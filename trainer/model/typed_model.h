@@ -64,8 +64,13 @@ void sl_typed_model_describe(struct sl_typed_model *m, struct sl_tensor *tensors
 
 // *h (at least n_seeds, hidden): rows of type 0. x: features as trainer/feed/typed_block.h says,
 // f32; masked in place. A block of fewer hops than layers goes through as many of the first ones.
+// Rows of the last one are at m->last until the pools are reset.
 int sl_typed_model_forward(struct sl_model *model, const float *params, struct sl_block_view block,
                            float *x, bool training, float **h);
+// One layer outside training, of a block of one hop; its rows are at m->last. x: as above for layer
+// 0, else the rows (n_input, hidden) that the layer before gave to the block's vertices.
+int sl_typed_model_layer(struct sl_model *model, const float *params, struct sl_block_view block,
+                         uint32_t layer, float *x);
 // gradient += for dh, that of h, which is overwritten.
 int sl_typed_model_backward(struct sl_model *model, const float *params, float *dh,
                             float *gradient);
