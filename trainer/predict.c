@@ -31,6 +31,7 @@
 #include "trainer/infer/logits_check.h"
 #include "trainer/infer/piece.h"
 #include "trainer/infer/predict_device.h"
+#include "trainer/infer/typed_graph.h"
 #include "trainer/infer/whole_graph.h"
 #include "trainer/predict_pairs.h"
 
@@ -576,7 +577,7 @@ static int predict(struct program *p)
     SL_TRY(open_rows(p));
     SL_TRY(open_output(p, &g));
     uint64_t begin = sl_now_ns();
-    SL_TRY(sl_whole_graph_run(&g));
+    SL_TRY(p->model.typed ? sl_typed_graph_run(&g) : sl_whole_graph_run(&g));
     if (p->a.pairs)
         SL_TRY(sl_predict_pairs_write(&p->pairs, &p->model, g.params, p->a.kind == PROBABILITIES,
                                       p->writer, &p->not_finite, &p->first_broken));

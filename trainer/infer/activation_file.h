@@ -1,4 +1,4 @@
-// activation_file.h - rows of one layer of all vertices, in a file that has no name: outside of a job.
+// activation_file.h - a layer's rows of all vertices, outside of a job: in a file without a name.
 #ifndef SL_TRAINER_INFER_ACTIVATION_FILE_H
 #define SL_TRAINER_INFER_ACTIVATION_FILE_H
 

@@ -8,7 +8,6 @@
 #include "common/base/error.h"
 #include "trainer/infer/activation_file.h"
 #include "trainer/infer/evaluate.h"
-#include "trainer/infer/typed_graph.h"
 #include "trainer/model/needed_rows.h"
 
 enum { PAGE = 4096, FRONTIER_DIVISOR = 10 };
@@ -248,8 +247,6 @@ int sl_whole_graph_run(struct sl_whole_graph *g)
 {
     struct walk w = {.g = g, .bank = {{.fd = -1}, {.fd = -1}}, .jumping = {.fd = -1}};
     struct sl_resident *resident = &g->model->resident;
-    if (g->model->typed)
-        return sl_typed_graph_run(g);
     g->computed = 0;
     resident->watch = (struct sl_resident_watch){
         .before = before_copy, .ctx = &w, .bounded = g->memory_bytes > 0};
