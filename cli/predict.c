@@ -454,6 +454,11 @@ static int hand_over_params(struct prediction *p)
     if (!p->values)
         return sl_fail(SL_ENOMEM, "no memory for %" PRIu64 " parameters", p->params.n);
     int rc = sl_params_load(&p->params, p->weights, p->values);
+    if (rc == SL_EFORMAT && p->o.dataset && p->dataset.typed.n_types)
+        return sl_fail_prefix(rc,
+                              "data set '%s' must have the types, relations and widths of features "
+                              "that the model was trained on",
+                              p->o.dataset);
     if (rc == SL_EFORMAT && p->o.dataset)
         return sl_fail_prefix(rc,
                               "data set '%s' has %u features and %u outputs, which must be those "

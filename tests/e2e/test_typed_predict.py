@@ -81,6 +81,10 @@ def test_rows_are_those_of_the_model(box):
     # Layer by layer: all papers twice, all authors once.
     assert said["computed_rows"] == 400 + 400 + 200, said
     assert said["test"]["accuracy"] == report["test_accuracy"], (said, report["test_accuracy"])
+    with open(box.path("job.json"), "w") as file:
+        json.dump(job(box, dataset=papers(box, 400)), file)
+    box.sluice("import-weights", run + "/model.best.safetensors", "--job", "job.json", "--out",
+               "runs/again", "--check", "rows.npy").ok()
     ids = np.array([399, 3, 0, 3])
     np.save(box.path("ids.npy"), ids)
     found, said = rows(box, run, "--nodes", box.path("ids.npy"))
