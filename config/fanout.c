@@ -196,7 +196,7 @@ static int look_up(const struct lookup *l, const int64_t *list, uint32_t n_hops,
 static int find_relations(const char *key, struct sl_fanout_names *names, const int64_t *list,
                           uint32_t n_hops, const struct sl_typed *typed)
 {
-    if (names->n == 0)
+    if (!sl_fanout_is_named(names))
         return SL_OK;
     free(names->by_relation);
     names->by_relation = calloc((uint64_t)n_hops * typed->n_relations, sizeof *names->by_relation);

@@ -20,12 +20,18 @@ struct sl_named_fanout {
 };
 
 struct sl_fanout_names {
-    uint32_t n;    // 0: the list is for every relation
-    bool has_rest; // ... "*": it is for those that are not named; else they are missing
+    uint32_t n;
+    bool has_rest; // "*": the list is for those that are not named; else they are missing
     struct sl_named_fanout named[SL_FANOUT_MAX_NAMES];
     // No key: (hops, relations) once the names have been looked up. Owned. NULL: the list is for
     // every relation.
     int64_t *by_relation;
 };
+
+// Whether the job has an object, and not a list for every relation.
+static inline bool sl_fanout_is_named(const struct sl_fanout_names *names)
+{
+    return names->n > 0 || names->has_rest;
+}
 
 #endif

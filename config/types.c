@@ -88,8 +88,8 @@ static int check_model(const struct sl_config *c, const struct sl_dataset *ds)
 
 static int check_plain(const struct sl_config *c, const struct sl_dataset *ds)
 {
-    const bool trains = c->sampler.fanout_names.n > 0;
-    if (!trains && c->evaluate.fanout_names.n == 0)
+    const bool trains = sl_fanout_is_named(&c->sampler.fanout_names);
+    if (!trains && !sl_fanout_is_named(&c->evaluate.fanout_names))
         return SL_OK;
     return sl_fail(SL_EINVAL,
                    "%s.fanout: found lists by relation with data set '%s', whose graph has one "
@@ -135,7 +135,8 @@ void sl_config_settle_types(struct sl_config *c, const struct sl_dataset *ds)
 
 bool sl_config_evaluates_all(const struct sl_config *c)
 {
-    bool all = c->evaluate.fanout_names.n == 0;
+    bool all = !sl_config_is_external(c) && !c->evaluate.full &&
+               !sl_fanout_is_named(&c->evaluate.fanout_names);
     for (uint32_t h = 0; h < c->evaluate.n_fanout; h++)
         all &= c->evaluate.fanout[h] < 0;
     return all;

@@ -95,18 +95,19 @@ static void put_fanout(struct sl_text *t, const struct sl_key *key, const void *
     const void *list = (const char *)base + key->offset, *at = (const char *)base + key->names;
     const struct sl_fanout_names *names = at;
     const uint32_t n = count_at(key, base);
-    if (names->n == 0) {
+    if (!sl_fanout_is_named(names)) {
         put_fanouts(t, list, n);
         return;
     }
+    sl_text_printf(t, "{");
     for (uint32_t i = 0; i < names->n; i++) {
-        sl_text_printf(t, i ? ", " : "{");
+        sl_text_printf(t, i ? ", " : "");
         sl_text_json_string(t, names->named[i].name);
         sl_text_printf(t, ": ");
         put_fanouts(t, names->named[i].fanout, n);
     }
     if (names->has_rest) {
-        sl_text_printf(t, ", \"*\": ");
+        sl_text_printf(t, "%s\"*\": ", names->n ? ", " : "");
         put_fanouts(t, list, n);
     }
     sl_text_printf(t, "}");

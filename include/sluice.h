@@ -299,8 +299,8 @@ SLUICE_API int sluice_start(sluice_loader *loader, uint32_t epoch, uint64_t numb
 /*
  * Copies the features of the batch's vertices to `to`, in their order: (n_nodes, feat_dim) of
  * feat_type, bit for bit those of the data set. `bytes` is the room there: SLUICE_ERANGE when it is
- * less than n_nodes * feat_row_bytes. Of a graph with types the rows of type 0, then those of type 1
- * and so on, of each from the next multiple of 64 bytes on, and the room is such a multiple, too.
+ * less than n_nodes * feat_row_bytes. Of a graph with types the rows of type 0, then those of type
+ * 1 and so on, of each from the next multiple of 64 bytes on, and the room is such a multiple, too.
  */
 SLUICE_API int sluice_features(sluice_loader *loader, const struct sluice_batch *batch, void *to,
                                size_t bytes);

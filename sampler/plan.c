@@ -85,11 +85,12 @@ static int draw_probe(struct prober *p, const struct sl_draw_plan *plan, uint32_
         p->capacity = bytes;
         // As the arena is, or copying to it would take longer than it does in the job.
         p->block = sl_drawer_device(p->drawer)->host_alloc(bytes);
+        const char *keys = plan->stream == SL_RNG_EVAL_SAMPLE ? "evaluate" : "sampler";
         if (!p->block)
             return sl_fail(SL_ENOMEM,
                            "sampling: no memory for a batch of %" PRIu64
-                           " bytes: set sampler.batch_size or sampler.fanout lower",
-                           p->capacity);
+                           " bytes: set %s.batch_size or %s.fanout lower",
+                           p->capacity, keys, keys);
     }
 }
 

@@ -8,7 +8,9 @@ For each run: model.safetensors is loaded into the matching class of torch_geome
 load_state_dict(strict=True), the model is built from config.json alone. Its logits over the whole
 graph, in double precision, are compared with those of `sluice predict` (or of --logits FILE.npy).
 Prints the largest difference, and how large it is beside the largest logit; exit status 1 when that
-is more than 1e-5 or a file does not load, 2 when something is missing.
+is more than 1e-5 or a file does not load, 2 when something is missing. Models of graphs of several
+types (scripts/pyg_typed.py), which are evaluated by batches of all neighbours, are compared by the
+run's last loss of the validation vertices.
 
 Needs torch and torch_geometric, which sluice itself does not:
 
@@ -43,6 +45,7 @@ except ImportError as error:
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.append(os.path.join(ROOT, "tests"))
+from pyg_typed import KINDS as TYPED_KINDS, TypedModel  # noqa: E402
 from tensors import read_tensors  # noqa: E402
 
 TOLERANCE = 1e-5
@@ -167,25 +170,95 @@ def graph_of(path):
     return Graph(path)
 
 
+class TypedGraph:
+    """The same of a graph of several types: edges and features by type."""
+
+    def __init__(self, path):
+        def load(name):
+            return np.load(os.path.join(path, name), mmap_mode="r")
+
+        with open(os.path.join(path, "metadata.json"), encoding="utf-8") as f:
+            told = json.load(f)
+        self.outputs = told["num_classes"]
+        counts = {t["name"]: t["count"] for t in told["types"]}
+        self.widths = {t["name"]: t.get("feat_dim", 0) for t in told["types"]}
+        first = dict(zip(counts, np.cumsum([0, *counts.values()]).tolist()))
+        indptr = np.asarray(load("indptr.npy"), np.int64)
+        indices = np.asarray(load("indices.npy"), np.int64)
+        self.edges, row = {}, 0
+        for r in told["relations"]:
+            rows = indptr[row : row + counts[r["target"]] + 1]
+            source = indices[rows[0] : rows[-1]] - first[r["source"]]
+            target = np.repeat(np.arange(len(rows) - 1), np.diff(rows))
+            edges = torch.from_numpy(np.stack([source, target]))
+            self.edges[r["source"], r["name"], r["target"]] = edges
+            row += counts[r["target"]]
+        self.x = {
+            t: torch.from_numpy(np.array(load(f"node_feat.{t}.npy"), np.float64))
+            if dim
+            else torch.ones(counts[t], 1, dtype=torch.float64)
+            for t, dim in self.widths.items()
+        }
+        self.labels, self.val = load("node_label.npy"), load("val_idx.npy")
+
+
+def check_typed(args, run, config, data):
+    """The same of a model of a graph of several types, by its validation loss."""
+    graph = TypedGraph(data or config["dataset"])
+    model = TypedModel(config["model"], graph.widths, list(graph.edges), graph.outputs)
+    if not load_strictly(run, model):
+        return False
+    with torch.no_grad():
+        logits = model.double().eval()(graph.x, graph.edges).numpy()
+    if args.logits:
+        return tell(run, model, np.load(args.logits), logits)
+    with open(os.path.join(run, "report.json"), encoding="utf-8") as f:
+        found = json.load(f)["epochs"][-1]["val"]["loss"]
+    val = np.array(graph.val, np.int64)
+    labels = torch.from_numpy(np.array(graph.labels[val], np.int64))
+    rows = torch.from_numpy(logits[val])
+    wanted = float(torch.nn.functional.cross_entropy(rows, labels, ignore_index=-1))
+    agrees = abs(found - wanted) <= TOLERANCE * wanted
+    print(
+        f"{run}: strict load into {type(model).__name__}; validation loss {found:.9g}, "
+        f"{wanted:.9g} here: {'ok' if agrees else 'DIFFERENT'}",
+        flush=True,
+    )
+    return agrees
+
+
 def check(args, run, data):
     """True when the run's logits are those of PyG's model."""
     with open(os.path.join(run, "config.json"), encoding="utf-8") as f:
         config = json.load(f)
+    if config["model"]["kind"] in TYPED_KINDS:
+        return check_typed(args, run, config, data)
     graph = graph_of(data or config["dataset"])
     if config["sampler"]["kind"] == "walk":
         raise Problem("sampler.kind walk: predictions are over random walks, not all neighbours")
     weights = os.path.join(run, "model.safetensors")
     model = build(config["model"], graph.x.size(1), graph.outputs)
-    try:
-        tensors = {k: torch.from_numpy(v.copy()) for k, v in read_tensors(weights).items()}
-        model.load_state_dict(tensors, strict=True)
-    except RuntimeError as error:
-        print(f"{run}: DOES NOT LOAD: {error}")
+    if not load_strictly(run, model):
         return False
     model = model.double().eval()
     with torch.no_grad():
         wanted = model(graph.x, graph.edge_index).numpy()
     found = np.load(args.logits) if args.logits else predict(args, run, weights)
+    return tell(run, model, found, wanted)
+
+
+def load_strictly(run, model):
+    try:
+        path = os.path.join(run, "model.safetensors")
+        tensors = {k: torch.from_numpy(v.copy()) for k, v in read_tensors(path).items()}
+        model.load_state_dict(tensors, strict=True)
+    except RuntimeError as error:
+        print(f"{run}: DOES NOT LOAD: {error}")
+        return False
+    return True
+
+
+def tell(run, model, found, wanted):
     if found.shape != wanted.shape:
         raise Problem(f"logits have shape {found.shape}, PyG's model gives {wanted.shape}")
     difference = np.abs(found - wanted).max()
@@ -208,12 +281,20 @@ MODELS = {
     "gin": {"kind": "gin", "layers": 3, "hidden": 32, "norm": "batch", "jumping": "cat"},
     "pinsage": {"kind": "pinsage", "layers": 2, "hidden": 32},
 }
+TYPED_MODELS = {
+    "rsage": {"kind": "rsage", "layers": 2, "hidden": 32, "norm": "layer"},
+    "rsage-mean": {"kind": "rsage", "layers": 3, "hidden": 16, "relations": "mean"},
+    "rgat": {"kind": "rgat", "layers": 2, "hidden": 32, "heads": 4, "activation": "leaky_relu"},
+    "rgcn": {"kind": "rgcn", "layers": 2, "hidden": 32, "norm": "batch"},
+    "rgcn-bases": {"kind": "rgcn", "layers": 2, "hidden": 32, "bases": 3},
+    "rgcn-blocks": {"kind": "rgcn", "layers": 2, "hidden": 32, "blocks": 4},
+}
 
 
-def train(args, name, folder):
+def train(args, name, model, folder):
     """Trains a model for a few epochs; returns its run directory."""
     run = os.path.join(folder, name)
-    model = dict(MODELS[name], dropout=0.5)
+    model = dict(model, dropout=0.5)
     job = {
         "name": f"check-{name}",
         "dataset": os.path.abspath(args.all),
@@ -233,9 +314,11 @@ def train(args, name, folder):
 
 def check_all(args):
     agrees = True
+    with open(os.path.join(args.all, "metadata.json"), encoding="utf-8") as f:
+        models = TYPED_MODELS if "types" in json.load(f) else MODELS
     with tempfile.TemporaryDirectory(prefix="sluice-pyg-") as folder:
-        for name in MODELS:
-            agrees &= check(args, train(args, name, folder), args.all)
+        for name, model in models.items():
+            agrees &= check(args, train(args, name, model, folder), args.all)
     return agrees
 
 

@@ -1,8 +1,12 @@
 """Models of graphs of several types from torch_geometric's classes, as sluice names their tensors:
 for scripts/check_pyg.py and tests/golden/make_pyg_typed.py."""
 import torch
+import torch_geometric
 from torch_geometric.nn import BatchNorm, GATConv, HeteroConv, LayerNorm, RGCNConv, SAGEConv
 from torch_geometric.nn.module_dict import ModuleDict
+
+# With pyg-lib's segment_matmul RGCNConv's mean is over the edges of all relations together.
+torch_geometric.backend.use_segment_matmul = False
 
 ACTIVATIONS = {
     "relu": torch.nn.functional.relu,
@@ -18,10 +22,12 @@ def norm_of(kind, dim):
 
 class TypedModel(torch.nn.Module):
     """`model` of a job's resolved configuration, on types {name: width of features} and relations
-    [(source, name, target)]; the first type is the one with labels."""
+    [(source, name, target)]; the first type is the one with labels. A width of 0 is a type without
+    features, whose x is torch.ones(n, 1)."""
 
     def __init__(self, model, types, relations, outputs):
         super().__init__()
+        types = {t: dim or 1 for t, dim in types.items()}
         self.kind, self.hidden, self.layers = model["kind"], model["hidden"], model["layers"]
         self.act = ACTIVATIONS[model.get("activation", "relu")]
         self.relations, self.labelled = relations, next(iter(types))
@@ -40,7 +46,7 @@ class TypedModel(torch.nn.Module):
             )
         if self.whole:
             self.lin_dict = ModuleDict(
-                {t: torch.nn.Linear(dim, self.hidden) for t, dim in types.items() if dim}
+                {t: torch.nn.Linear(dim, self.hidden) for t, dim in types.items()}
             )
         self.lin = torch.nn.Linear(self.hidden, outputs)
         self.normalises = norm != "none"
@@ -91,7 +97,7 @@ class TypedModel(torch.nn.Module):
     def forward(self, x, edges):
         """Logits of all vertices of the first type."""
         if self.whole:
-            x = {t: self.act(self.lin_dict[t](rows)) for t, rows in x.items() if t in self.lin_dict}
+            x = {t: self.act(self.lin_dict[t](rows)) for t, rows in x.items()}
         for i, conv in enumerate(self.convs):
             x = self.convolve(conv, x, edges)
             if i + 1 == self.layers:

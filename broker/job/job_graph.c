@@ -61,7 +61,7 @@ static void emit_evaluation(struct sl_job *job)
 {
     const struct sl_config *c = &job->config;
     char n[SL_UNITS_BYTES];
-    if (job->dataset.typed.n_types == 0 || sl_config_is_external(c) || !sl_config_evaluates_all(c))
+    if (job->dataset.typed.n_types == 0 || !sl_config_evaluates_all(c))
         return;
     sl_joblog_announce(&job->log,
                        "evaluation: mini-batches of %s vertices with all their neighbours, as the "

@@ -1,5 +1,7 @@
 #include "broker/scheduler/capacity.h"
 
+#include <stdio.h>
+
 #include "common/arena/asks.h"
 #include "common/text/units.h"
 #include "common/base/bits.h"
@@ -184,10 +186,7 @@ static void plan_shard(const struct sl_config *config, const struct sl_capacity_
 int sl_capacity_plan(const struct sl_config *config, const struct sl_capacity_need *need,
                      uint64_t available_bytes, struct sl_arena_spec *out, uint64_t *acts_bytes)
 {
-    static const char fewer[] = ", or take a smaller sampler.batch_size or sampler.fanout, or "
-                                "fewer workers",
-                      spares[] = " if the machine can spare it, or take a smaller "
-                                 "sampler.batch_size or sampler.fanout, or fewer workers";
+    char advice[160];
     const struct sl_roles split = {need->samplers, SL_MAX(need->trainers, 1u)};
     const uint64_t one = block_room(need->block_bytes_max);
     const uint64_t batches = SL_MAX(sl_placement_batches(split), need->batches_most);
@@ -198,9 +197,13 @@ int sl_capacity_plan(const struct sl_config *config, const struct sl_capacity_ne
         uint64_t epoch = whole_epoch(config, need);
         payload = SL_MIN(SL_MAX(several, epoch), available_bytes / AVAILABLE_SHARE);
     }
+    snprintf(advice, sizeof advice,
+             "%s, or take a smaller %ssampler.batch_size or sampler.fanout, or fewer workers",
+             config->arena_bytes ? "" : " if the machine can spare it",
+             sl_config_evaluates_all(config) ? "evaluate.batch_size, " : "");
     SL_TRY(check_split(payload, need->block_bytes_max, split,
                        config->arena_bytes ? "" : ", a quarter of the memory that is available",
-                       config->arena_bytes ? fewer : spares));
+                       advice));
 
     *out = (struct sl_arena_spec){
         .n_devices = config->n_devices,

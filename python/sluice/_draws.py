@@ -46,12 +46,10 @@ class Draws:
         self._address = address.value
         self._finalizer = weakref.finalize(self, _end, self._library, address, plan.staged)
 
-    def draw(
-        self, key: Tuple[int, int], seeds: Any, finish: "_batch.Finish"
-    ) -> Any:
-        """The batch of `seeds` (n), different vertices, as fields() of what is known has it: a function of
-        the job's seed, the key (two numbers below 2^32) and the seeds. UsageError for what is no
-        vertex, and for one that is there twice."""
+    def draw(self, key: Tuple[int, int], seeds: Any, finish: "_batch.Finish") -> Any:
+        """The batch of `seeds` (n), different vertices, as fields() of what is known has it: a
+        function of the job's seed, the key (two numbers below 2^32) and the seeds. UsageError for
+        what is no vertex, and for one that is there twice."""
         ids = np.ascontiguousarray(seeds, np.int64)
         if ids.ndim != 1 or (len(ids) and not 0 <= int(ids.min()) <= int(ids.max()) < 1 << 32):
             raise UsageError("seeds: wanted vertices of the graph, a list of them")

@@ -70,7 +70,7 @@ def _first_of(data: Any, asked: Optional[str]) -> str:
 def _edges_of(store: Any, key: Tuple[str, str, str], counts: Mapping[str, int]) -> np.ndarray:
     what = f"data[{key}].edge_index"
     if "edge_index" not in store:
-        raise UsageError(f"{what}: is missing: where there is an adj_t, give both ends of its edges")
+        raise UsageError(f"{what}: is missing: of an adj_t give both ends of its edges")
     edges = _dataset._array(store.edge_index, what)
     if edges.ndim != 2 or edges.shape[0] != 2 or edges.dtype.kind not in "iu":
         raise UsageError(f"{what}: is {edges.dtype} {list(edges.shape)}, wanted int64 [2, n]")
@@ -125,8 +125,8 @@ def from_pyg(
     splits: Sequence[str] = _dataset.SPLITS,
     as_they_are: bool = False,
 ) -> "_dataset.Dataset":
-    """A data set of a HeteroData, as _dataset.from_pyg() says. as_they_are: features that a data set
-    has not in that shape and type are left out."""
+    """A data set of a HeteroData, as _dataset.from_pyg() says. as_they_are: features that a data
+    set has not in that shape and type are left out."""
     if not data.node_types or not data.edge_types:
         raise UsageError("data: is a HeteroData without types or relations, wanted one of each")
     first = _first_of(data, first)

@@ -150,13 +150,17 @@ class Loader:
 
     data            a data set directory (str or path; common/data/README.md has its files); or a
                     job file (.json) or dictionary, whose sampler, store, cache, devices, order,
-                    memory mean what they mean to `sluice run`; or a torch_geometric.data.Data, a
-                    SciPy sparse matrix, a sluice.Dataset, which go to the samplers in shared memory
+                    memory mean what they mean to `sluice run`; or a torch_geometric.data.Data or
+                    HeteroData, a SciPy sparse matrix, a sluice.Dataset, which go to the samplers in
+                    shared memory
     num_neighbors   list of int: neighbours sampled of each vertex, the hop next to the seeds first;
-                    -1 takes all
+                    -1 takes all. Of a graph with types for each relation, or a dictionary that has
+                    a list for each ("author", "writes", "paper"); 0 takes none
     batch_size      seeds of a batch; the last one of an epoch may have fewer. 1, or the job's
     input_nodes     seeds: "train", "val", "test", "all" (None), or ids (n) or a mask (num_nodes) as
-                    an array or tensor, each vertex at most once. Of a job None is what it says
+                    an array or tensor, each vertex at most once. Of a job None is what it says. Of
+                    a graph with types also a type, or (type, ids): a directory's first, any of a
+                    HeteroData
     shuffle         whether each epoch has an order of its own; else that of input_nodes
     seed            int: everything random is a function of it, whatever the number of samplers
     drop_last       whether a last batch with fewer seeds is left out
@@ -207,6 +211,11 @@ class Loader:
         num_sampled_nodes, num_sampled_edges   lists of int by hop, as trim_to_layer() wants them;
                     where subgraph_type is not "directional" edges are of no hop, and the latter
                     is missing
+
+    Of a graph with types a batch is a HeteroData, where torch_geometric is used: batch["paper"] has
+    these of its vertices, batch["author", "writes", "paper"] of its edges. n_id counts within the
+    type, e_id within the relation (a column of the HeteroData's edge_index, or of that of
+    sluice.open(path).to_pyg()); y, input_id and batch_size are of the seeds' type alone.
 
     Iterating gives an epoch; iterating again the next one, also after a break. A batch counts as
     consumed when the next one is asked for. What transform raises reaches the loop; the batch was

@@ -44,7 +44,7 @@ def ctype_of(text):
 
 
 def declared(text):
-    """[(name, ctypes type)] of "const uint32_t *indptr, *indices" or "int64_t fanout[8]", and "[8 + 1]"."""
+    """[(name, ctypes type)] of "const uint32_t *indptr, *indices" or "int64_t fanout[8 + 1]"."""
     first, *others = text.split(",")
     kind, name = re.fullmatch(r"(.*?[\s*])(\w+(?:\[[^\]]+\])?)", first.strip(), re.S).groups()
     base = kind.replace("*", "")

@@ -254,6 +254,8 @@ def test_given_seeds(box):
 
     def parts(batch, arrays):
         types, relations = arrays.types[: info.n_types], arrays.relations[: info.n_relations]
+        for t, of in zip(types, info.types):
+            assert bool(t.features) == (of.feat_dim > 0)
         nodes = [s.array(t.nodes, t.n_nodes, "<i8").tolist() for t in types]
         edges = [
             (s.array(r.edges, 2 * r.n_edges, "<i8").tolist() if r.n_edges else [],
@@ -288,7 +290,8 @@ says("'paper', wanted 'author'", input_nodes=("paper", [1]))
 says("'paper', wanted 'author'", input_nodes="paper")
 says("'nobody', wanted one of 'author', 'paper'", input_nodes=("nobody", [1]))
 says("has vertex 64, wanted 0 to 63", input_nodes=("author", [64]))
-says("wanted relations of the graph: ('author', 'writes', 'paper')", {("author", "x", "paper"): [1]})
+unknown = {("author", "x", "paper"): [1]}
+says("wanted relations of the graph: ('author', 'writes', 'paper')", unknown)
 says("has nothing for ('paper', 'cites', 'paper')", {("author", "writes", "paper"): [1, 1]})
 says("adj='csc': is for graphs of one type", adj="csc", arrays="pyg") if arrays_of_pyg else None
 says("sampler.subgraph", subgraph_type="induced")
@@ -425,8 +428,39 @@ for one, two in zip(data.stores, again.stores, strict=True):
     for name in one.keys():
         assert np.array_equal(one[name], two[name]), name
         assert getattr(one[name], "dtype", None) == getattr(two[name], "dtype", None)
-said = refused(sluice.from_pyg, mine, first="nobody")
-assert "first='nobody': wanted one of institute, topic" in said, said
+sluice.from_pyg(again, first="paper").save("papers")
+with sluice.NeighborLoader("papers", [2], input_nodes=("paper", [9, 64]), batch_size=2) as loader:
+    (batch,) = loader
+    assert batch["paper"].n_id[:2].tolist() == [9, 64] and "y" not in batch["paper"]
+    assert torch.equal(batch["author"].x, data["author"].x[batch["author"].n_id])
+writes = ("author", "writes", "paper")
+mine[writes].w = torch.arange(mine[writes].num_edges).float() % 3
+for source in mine, sluice.from_pyg(mine, "w", features=False, first="paper"):
+    with sluice.NeighborLoader(source, [9, 9], 5, "paper", weight_attr=(
+            "w" if source is mine else "edge_weight")) as loader:
+        for batch in loader:
+            weights = mine[writes].w[batch[writes].e_id]
+            source, target = batch[writes].edge_index
+            assert (weights > 0).all()
+            ends = batch["author"].n_id[source], batch["paper"].n_id[target]
+            assert torch.equal(mine[writes].edge_index[:, batch[writes].e_id], torch.stack(ends))
+
+def bad(words, **named):
+    said = refused(sluice.from_pyg, wrong, **named)
+    assert words in said, said
+
+wrong = mine.clone()
+bad("first='nobody': wanted one of institute, topic", first="nobody")
+bad("data['paper'].x: is float32 [65, 3, 2], wanted float32 [num_nodes, feat_dim]")
+del wrong["paper"].x
+wrong[writes].edge_index[1, 3] = 65
+bad("edge_index: has paper 65, wanted 0 to 64")
+wrong[writes].edge_index[1, 3] = 0
+bad("weight_attr: no relation of data has 'none'", weight_attr="none")
+wrong["a b"].num_nodes = 3
+bad("data: has type 'a b', wanted 1 to 63 letters, digits")
+import sluice.pyg
+assert "which sluice.NeighborLoader takes" in refused(sluice.pyg.Sampler, path, [1])
 says("adj='csc': is for graphs of one type", adj="csc", arrays="pyg")
 print("ok")
 """

@@ -1,8 +1,6 @@
 """Jobs on graphs of several types: what they learn, that it does not depend on who works, fanouts
 by relation, and what is not there yet."""
 
-import json
-
 import numpy as np
 
 from harness import cases, fingerprint, read_json, small_job, whole
@@ -17,12 +15,9 @@ def papers(box, n=1600):
     """Papers whose area only the fields of their authors tell."""
     def make(folder):
         box.sluice("generate", "typed", "--nodes", str(n), "--out", folder, "-q").ok()
-        made = read_json(folder + "/metadata.json")
-        author = made["types"][1]
-        author["feat_dim"] = 1  # the same of each, as models read some of every type
-        np.save(folder + "/node_feat.author.npy", np.ones((author["count"], 1), np.float32))
-        with open(folder + "/metadata.json", "w") as file:
-            json.dump(made, file)
+        n_edges = read_json(folder + "/metadata.json")["num_edges"]
+        weights = np.random.default_rng(1).integers(0, 4, n_edges)
+        np.save(folder + "/edge_weight.npy", weights.astype(np.float32))
 
     return box.shared_folder(f"papers-{n}", make)
 
@@ -57,7 +52,7 @@ def plan(box, *settings, config=None):
 def test_a_plan_has_types_and_relations(box):
     said = plan(box).ok().out
     assert "3 types, 6 relations, 8 classes\n  paper: 1,600 vertices, 32 features, 200 KiB" in said
-    assert "  author: 800 vertices, 1 features, 3.12 KiB\n" in said, said
+    assert "  author: 800 vertices, no features\n" in said, said
     assert f"  {WRITES}: 8,000 edges\n" in said, said
     path = box.job(lent_job(box, dataset=papers(box)))
     found = box.sluice("run", path, "--dry-run", "-o", "json").ok().json()
@@ -182,6 +177,7 @@ def test_comes_near_what_can_be_learned(box, kind):
 WAYS = {
     "plain": {},
     "all": {"sampler.expand": "all", "model.norm": "batch", "evaluate.fanout": [3, 4]},
+    "weighted": {"sampler.kind": "weighted", "evaluate.fanout": {"reviews": [1, 1], "*": [3, 4]}},
     "named": {"sampler.fanout": {"reviews": [0, 0], WRITES: [4, 3], "*": [2, -1]},
               "sampler.kind": "labor", "model.norm": "layer"},
     "rgat": {"model.kind": "rgat", "model.heads": 2, "model.attention_dropout": 0.2},
@@ -206,7 +202,7 @@ def test_same_bits_for_every_split(box, way):
 
 
 @whole
-@cases("all", "named", "rgcn")
+@cases("all", "weighted", "named", "rgcn")
 def test_same_bits_of_other_ways(box, way):
     same_bits(box, way)
 
@@ -222,5 +218,14 @@ def test_a_full_evaluation_is_exact(box):
         report = trained(box, label, **changes)
         found.append([report["test_accuracy"], *(e["val_accuracy"] for e in report["epochs"])])
     assert found[0] == found[1] == found[2], found
-    result, _ = box.run(job(box, output="runs/said"), name="said")
-    assert "evaluation: mini-batches of 64 vertices with all their neighbours" in result.ok().err
+    result, _ = box.run(job(box, epochs=1, output="runs/said"), name="said")
+    said = "mini-batches of 64 vertices with all their neighbours"
+    assert f"evaluation: {said}" in result.ok().err and f" by {said}\n" in result.out, str(result)
+
+
+def test_memory_of_an_evaluation_is_bounded(box):
+    """Its mini-batches are the largest of all; the message says so, and what to do is followed."""
+    tight = {"arena.memory": "600KiB", "sampler.fanout": [2, 1]}
+    result, _ = box.run(job(box, **tight, **{"evaluate.batch_size": 400}))
+    result.error(2, r"arena\.memory: found", r"take a smaller evaluate\.batch_size")
+    box.run(job(box, epochs=1, **tight, **{"evaluate.batch_size": 4}))[0].ok()

@@ -35,7 +35,8 @@ def opened(folder):
     indptr, indices = np.load(folder + "/indptr.npy"), np.load(folder + "/indices.npy")
     count = [t["count"] for t in about["types"]]
     first = dict(zip((t["name"] for t in about["types"]), np.cumsum([0] + count)))
-    x = {name: np.load(f"{folder}/node_feat.{name}.npy").astype(np.float64) for name in first}
+    x = {t["name"]: np.load(f"{folder}/node_feat.{t['name']}.npy").astype(float)
+         if t.get("feat_dim") else np.ones((t["count"], 1)) for t in about["types"]}
     edges, at = {}, 0
     for r in about["relations"]:
         n = len(x[r["target"]])

@@ -158,6 +158,9 @@ def jobs():
     write("config_job", "async", json.dumps({**small, "updates": late}))
     write("config_job", "gpus", json.dumps({**small, "devices": [{"kind": "cuda", "index": 0}] * 2,
                                             "updates": {"mode": "ordered", "exchange": "nccl"}}))
+    fanout = {"author -writes-> paper": [15, 10], "cites": [-1, 0], "*": [2, 2]}
+    typed = {**small, "sampler": {"fanout": fanout}, "evaluate": {"fanout": {"*": [0, 1]}}}
+    write("config_job", "typed", json.dumps(typed))
     for i, text in enumerate(OVERRIDES):
         write("config_override", f"{i:02}", text)
 

@@ -75,6 +75,8 @@ static const char *const jobs[] = {
     "{\"dataset\": \"d\", \"model\": {\"kind\": \"gcn\", \"layers\": 2},"
     " \"sampler\": {\"fanout\": {\"a -\\\"b-> c\": [5, 0], \"*\": [-1, 65535], \"d\": [2, 2]}},"
     " \"evaluate\": {\"fanout\": {\"d\": [0, 0], \"e\": [1, 1]}}}",
+    "{\"dataset\": \"d\", \"model\": {\"kind\": \"gcn\", \"layers\": 2},"
+    " \"sampler\": {\"fanout\": {\"*\": [0, 2]}}}",
 };
 
 LOOP_TEST(the_resolved_job_parses_back_to_the_same, 0, sizeof jobs / sizeof jobs[0])

@@ -68,14 +68,20 @@ TEST(names_become_fanouts_of_relations)
 
 TEST(a_list_is_for_every_relation)
 {
-    static const char *const fanouts[] = {"[3, 2]", "{\"*\": [3, 2]}"};
-    for (size_t i = 0; i < SL_COUNT_OF(fanouts); i++) {
-        must_parse(fanouts[i], "}");
-        ck_assert_int_eq(sl_config_find_relations(&config, &typed.typed), SL_OK);
-        ck_assert_ptr_null(config.sampler.fanout_names.by_relation);
-        ck_assert_int_eq(config.sampler.fanout[0], 3);
-        ck_assert_int_eq(sl_config_check_types(&config, &plain), SL_OK);
-    }
+    must_parse("[3, 2]", "}");
+    ck_assert_int_eq(sl_config_find_relations(&config, &typed.typed), SL_OK);
+    ck_assert_ptr_null(config.sampler.fanout_names.by_relation);
+    ck_assert_int_eq(sl_config_check_types(&config, &plain), SL_OK);
+}
+
+TEST(a_star_alone_is_for_every_relation)
+{
+    static const int64_t wanted[2][N] = {{3, 3, 3, 3}, {0, 0, 0, 0}};
+    must_parse("{\"*\": [3, 0]}", "}");
+    ck_assert_int_eq(sl_config_find_relations(&config, &typed.typed), SL_OK);
+    ck_assert_mem_eq(config.sampler.fanout_names.by_relation, wanted, sizeof wanted);
+    sl_config_forget_relations(&config);
+    ck_assert_int_eq(sl_config_check_types(&config, &plain), SL_EINVAL);
 }
 
 static const struct {
@@ -168,6 +174,8 @@ TEST(lists_by_relation_are_of_typed_graphs_alone)
 TEST(a_full_evaluation_is_by_batches_with_all_neighbours)
 {
     must_parse("[3, 2]", "}");
+    ck_assert(!sl_config_evaluates_all(&config)); // external
+    config.model.kind = SL_MODEL_RSAGE;
     config.evaluate.full = true;
     sl_config_settle_types(&config, &plain);
     ck_assert(config.evaluate.full);

@@ -1,6 +1,6 @@
 /*
- * trainer_typed_naive.h - small graphs of several types with blocks of them, and the models of such graphs
- * a second time, naively and in double precision: written from torch_geometric's formulas.
+ * trainer_typed_naive.h - small graphs of several types with blocks of them, and the models of such
+ * graphs a second time, naively and in double precision: written from torch_geometric's formulas.
  */
 #ifndef SL_TESTS_UNIT_TRAINER_TYPED_NAIVE_H
 #define SL_TESTS_UNIT_TRAINER_TYPED_NAIVE_H
@@ -8,6 +8,7 @@
 #include <math.h>
 #include <stdarg.h>
 
+#include "common/base/error.h"
 #include "tests/unit/trainer_fixture.h"
 #include "trainer/feed/typed_block.h"
 
@@ -22,8 +23,8 @@ struct typed_graph {
 
 /*
  * Papers cite papers and themselves, some twice; authors write; all papers are in the one venue,
- * which is the target of all of them; no edge is of the relation "likes", and the type "tag" has no
- * relation and no features. Every fourth row is empty.
+ * which is the target of all of them and has no features; no edge is of the relation "likes", and
+ * the type "tag" has no relation. Every fourth row is empty.
  */
 static inline void typed_graph_init(struct typed_graph *g, uint64_t seed)
 {
@@ -31,7 +32,7 @@ static inline void typed_graph_init(struct typed_graph *g, uint64_t seed)
         const char *name;
         uint32_t n, dim;
     } types[TYPED_TYPES] = {
-        {"paper", 23, 5}, {"author", 17, 3}, {"venue", 1, 4}, {"topic", 9, 6}, {"tag", 3, 0}};
+        {"paper", 23, 5}, {"author", 17, 3}, {"venue", 1, 0}, {"topic", 9, 6}, {"tag", 3, 0}};
     static const struct {
         const char *name;
         uint32_t source, target, degree;
@@ -263,7 +264,7 @@ static inline struct typed_rows typed_rows(const struct typed_naive *m, uint32_t
     struct typed_rows rows = {0};
     for (uint32_t t = 0; t < TYPED_TYPES; t++) {
         rows.n[t] = sl_block_types(m->block)[t].n[h];
-        rows.dim[t] = dim ? dim : m->g->type[t].feat_dim;
+        rows.dim[t] = dim ? dim : SL_MAX(m->g->type[t].feat_dim, 1u);
         rows.of[t] = fixture_alloc((rows.n[t] * (uint64_t)rows.dim[t] + 1) * sizeof(double));
     }
     return rows;
@@ -394,7 +395,7 @@ static inline void typed_convolve(const struct typed_naive *m, uint32_t l, uint3
     const struct sl_block_view view = sl_block_here(m->block);
     const double scale =
         m->config->model.relations == SL_RELATIONS_MEAN ? 1.0 / typed_incoming(m, t) : 1;
-    float *mask = typed_mask(m, m->config->model.attention_dropout, SL_MODEL_OWN_DROPOUT + l, k,
+    float *mask = typed_mask(m, m->config->model.attention_dropout, SL_LAYER_OWN_DROPOUT + l, k,
                              run ? run->n_edges : 0, heads);
     for (uint32_t i = 0; i < y->n[t]; i++) {
         const uint32_t first = run ? sl_run_indptr(view, run)[i] : 0;
@@ -499,7 +500,7 @@ static inline struct typed_rows typed_naive_input(const struct typed_naive *m)
             m->x + sl_typed_rows_at(m->block, &m->g->typed, t, false) / sizeof *from;
         float *mask = typed_mask(m, m->config->model.input_dropout, 0, t, x.n[t], x.dim[t]);
         for (uint32_t i = 0; i < x.n[t] * x.dim[t]; i++)
-            x.of[t][i] = (double)from[i] * (double)mask[i];
+            x.of[t][i] = m->g->type[t].feat_dim ? (double)from[i] * (double)mask[i] : 1;
         free(mask);
     }
     if (m->config->model.kind != SL_MODEL_RGCN)

@@ -3,6 +3,7 @@
 #ifndef SL_TESTS_UNIT_TYPED_BLOCKS_H
 #define SL_TESTS_UNIT_TYPED_BLOCKS_H
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -59,7 +60,7 @@ static inline struct sl_block *tb_header(struct tb_block *b)
     return (struct sl_block *)(void *)b->memory;
 }
 
-// Type 1 has no features, type 2 odd rows of float16, type 3 no vertices, type 4 f16 of whole words.
+// Type 1 has no features, type 2 odd rows of f16, type 3 no vertices, type 4 f16 of whole words.
 static inline void tb_graph_make(struct tb_graph *g)
 {
     static const uint32_t width[TB_TYPES] = {4, 0, 3, 5, 6};

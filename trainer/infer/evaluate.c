@@ -274,6 +274,7 @@ int sl_evaluate_layer(struct sl_model *model, const struct sl_dataset *ds, const
                       uint32_t layer, const struct sl_infer_range *range,
                       const struct sl_infer_io *io)
 {
+    SL_TRY(sl_model_check_layerwise(model));
     const struct sl_layer *which = &model->layer[layer];
     const struct sl_infer_graph own = {ds, model->self_loops, model->neighbours};
     const struct sl_infer_graph *graph = io->graph ? io->graph : &own;

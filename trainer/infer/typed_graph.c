@@ -257,7 +257,6 @@ static int run(struct walk *w)
     struct sl_whole_graph *g = w->g;
     SL_TRY(find_hops(w));
     SL_TRY(sl_vicinity_init(&w->vicinity, g->dataset));
-    SL_TRY(g->on_progress(g->ctx, g->layer, 0, g->n));
     SL_TRY(run_batches(w));
     return w->at < g->n ? run_layers(w) : SL_OK;
 }

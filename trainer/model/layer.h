@@ -35,7 +35,10 @@
 
 struct sl_self_loops;
 
-enum { SL_LAYER_TENSORS = 12 };
+enum {
+    SL_LAYER_TENSORS = 12,
+    SL_LAYER_OWN_DROPOUT = 128, // dropout keys, see model.h
+};
 
 // Which way a layer goes; AUTO is what jobs use, the others are for tests.
 enum sl_layer_order { SL_LAYER_AUTO, SL_LAYER_AGGREGATE_FIRST, SL_LAYER_TRANSFORM_FIRST };

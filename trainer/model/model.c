@@ -163,7 +163,7 @@ static int add_layers(struct sl_model *model, const struct sl_config *config, ui
 static int add_typed_layers(struct sl_model *model, const struct sl_config *config,
                             const struct sl_typed *typed)
 {
-    SL_TRY(sl_typed_model_create(config, typed, &model->options, &model->typed));
+    SL_TRY(sl_typed_model_create(config, typed, &model->options, &model->env, &model->typed));
     const uint32_t n = sl_typed_model_count(model->typed);
     SL_TRY(room_for_tensors(model, n + SL_JUMPING_TENSORS));
     sl_typed_model_describe(model->typed, model->tensor, &model->n_params);
@@ -257,6 +257,16 @@ uint32_t sl_model_infer_width(const struct sl_model *model)
     return width;
 }
 
+int sl_model_check_layerwise(const struct sl_model *model)
+{
+    if (!model->typed)
+        return SL_OK;
+    return sl_fail(SL_EUNSUPPORTED,
+                   "a model of a graph of several types is not applied layer by layer to all "
+                   "vertices: evaluate it by batches, with evaluate.fanout of -1 for all "
+                   "neighbours");
+}
+
 bool sl_model_needs_self_loops(const struct sl_model *model)
 {
     return !model->typed && model->layer[0].kind->needs_degrees;
@@ -295,6 +305,8 @@ int sl_model_prepare_inference(struct sl_model *model, const struct sl_config *c
     struct sl_infer_graph own;
     if (sl_sampler_flags[config->sampler.kind] & SL_SAMPLER_BY_WEIGHT)
         SL_TRY(sl_weightless_drop(ds, sl_model_needs_self_loops(model), threads));
+    if (model->typed) // evaluated by sampled blocks, predicted by those of vicinity.h
+        return SL_OK;
     SL_TRY(sl_model_prepare_graph(model, config, ds, threads, loops, neighbours, &own));
     model->self_loops = own.self_loops;
     model->neighbours = own.neighbours;
@@ -312,7 +324,7 @@ struct sl_block_shape sl_model_block_shape(const struct sl_model *model)
                                    .n_types = model->typed ? model->typed->typed->n_types : 0};
 }
 
-int sl_model_check_abort(const struct sl_model *model)
+static int check_abort(const struct sl_model *model)
 {
     if (model->pulse && sl_heartbeat_stopping(model->pulse))
         return sl_fail(SL_EABORTED, "the job stops");
@@ -356,7 +368,7 @@ static int forward_layer(struct sl_model *model, const float *params, struct sl_
         .seed = model->seed,
         .epoch = block.header->epoch,
         .batch = (uint32_t)block.header->batch,
-        .layer = SL_MODEL_OWN_DROPOUT + l,
+        .layer = SL_LAYER_OWN_DROPOUT + l,
     };
     *tape = (struct sl_layer_tape){
         .hop = hop_of(block, model->n_layers - 1 - l), .training = training, .dropout = dropout};
@@ -409,7 +421,7 @@ static int forward_layers(struct sl_model *model, const float *params, struct sl
         SL_TRY(model->env.kernels->dropout(x, block.header->n_input, model->layer[0].d_in,
                                            &model->input_mask));
     for (uint32_t l = 0; l < model->n_layers; l++) {
-        SL_TRY(sl_model_check_abort(model));
+        SL_TRY(check_abort(model));
         SL_TRY(forward_layer(model, params, block, l, x, training));
         model->jumping_tape.h[l] = model->around_tape[l].y;
         model->jumping_tape.rounded[l] = model->around_tape[l].rounded;
@@ -427,7 +439,8 @@ int sl_model_forward(struct sl_model *model, const float *params, struct sl_bloc
         sl_resident_release(&model->resident);
         sl_mempool_fini(&model->scoring);
     }
-    SL_TRY(model->typed ? sl_typed_model_forward(model, params, block, x, training, outputs)
+    SL_TRY(model->typed ? sl_typed_model_forward(model->typed, params, block, x, training,
+                                                 model->pulse, outputs)
                         : forward_layers(model, params, block, x, training, outputs));
     if (model->typed)
         model->jumping_tape.h[model->n_layers - 1] = *outputs;
@@ -443,7 +456,7 @@ int sl_model_hidden(struct sl_model *model, const float *params, struct sl_block
     float *of_seeds;
     sl_mempool_reset(&model->pool);
     sl_mempool_reset(&model->notes);
-    SL_TRY(sl_typed_model_forward(model, params, block, x, false, &of_seeds));
+    SL_TRY(sl_typed_model_forward(model->typed, params, block, x, false, model->pulse, &of_seeds));
     *rows = model->typed->last[type];
     return SL_OK;
 }
@@ -455,7 +468,7 @@ int sl_model_layer(struct sl_model *model, const float *params, struct sl_block_
     float *out;
     sl_mempool_reset(&model->pool);
     sl_mempool_reset(&model->notes);
-    SL_TRY(sl_typed_model_layer(model, params, block, layer, x));
+    SL_TRY(sl_typed_model_layer(model->typed, params, block, layer, x));
     *rows = model->typed->last[type];
     if (!outputs)
         return SL_OK;
@@ -483,7 +496,7 @@ static int backward_layers(struct sl_model *model, const float *params, float *d
         SL_TRY(sl_jumping_gradient(&model->env, &model->jumping, &model->jumping_tape, doutputs,
                                    gradient));
     for (uint32_t l = model->n_layers; l-- > 0;) {
-        SL_TRY(sl_model_check_abort(model));
+        SL_TRY(check_abort(model));
         const struct sl_layer *layer = &model->layer[l];
         if (jumps)
             SL_TRY(sl_jumping_backward(&model->env, &model->jumping, params, &model->jumping_tape,
@@ -523,7 +536,7 @@ static int backward_typed(struct sl_model *model, const float *params, float *do
     SL_TRY(sl_jumping_gradient(env, &model->jumping, &model->jumping_tape, doutputs, gradient));
     SL_TRY(sl_jumping_backward(env, &model->jumping, params, &model->jumping_tape,
                                model->n_layers - 1, doutputs, dh));
-    return sl_typed_model_backward(model, params, dh, gradient);
+    return sl_typed_model_backward(model->typed, params, dh, model->pulse, gradient);
 }
 
 static int clear_gradient(const struct sl_model *model, float *gradient)

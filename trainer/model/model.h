@@ -24,7 +24,7 @@
  * rounded rows. Layer-wise inference keeps f32.
  *
  * Dropout keys: the input's dropout is layer 0 of the Philox stream, the one after hidden layer l
- * is layer l + 1, a layer's own (attention) is layer SL_MODEL_OWN_DROPOUT + l; epoch and batch come
+ * is layer l + 1, a layer's own (attention) is layer SL_LAYER_OWN_DROPOUT + l; epoch and batch come
  * from the block. A mask thus depends on what it is for and never on which trainer computes it.
  */
 #ifndef SL_TRAINER_MODEL_MODEL_H
@@ -49,8 +49,6 @@
 #include "trainer/model/rounded_weights.h"
 #include "trainer/model/layer_tail.h"
 #include "trainer/model/typed_model.h"
-
-enum { SL_MODEL_OWN_DROPOUT = 128 };
 
 // Another graph of the data set's vertices than the model's own, for inference.
 struct sl_infer_graph {
@@ -116,12 +114,13 @@ int sl_model_init(struct sl_model *model, const struct sl_config *config, uint32
                   const struct sl_device *device, const struct sl_kernels *kernels);
 void sl_model_fini(struct sl_model *model); // safe on a zeroed struct
 
-// SL_EABORTED when the pulse says to leave.
-int sl_model_check_abort(const struct sl_model *model);
-
 // Floats a row of the widest activation that layer-wise inference keeps of all vertices: outputs
 // only of links; 0 where it keeps none.
 uint32_t sl_model_infer_width(const struct sl_model *model);
+
+// SL_EUNSUPPORTED with what to do where layers cannot be applied to all vertices one after the
+// other: of graphs of several types.
+int sl_model_check_layerwise(const struct sl_model *model);
 
 // True when degrees are counted without the graph's own self-loops: inference then needs
 // model->self_loops; with its out-degrees too where the second is true.
@@ -131,7 +130,7 @@ bool sl_model_needs_out_degrees(const struct sl_model *model);
 // Looks up what layer-wise inference of this model needs of the graph beside its edges, in a pass
 // over them: the caller's `loops` and `neighbours` (zeroed, and released by the caller whatever is
 // returned) are filled as needed, and the model points to them. The data set must outlive it; of a
-// job that samples by weight it has no edges of weight 0 from then on.
+// job that samples by weight it has no edges of weight 0 from then on. Nothing is done of types.
 int sl_model_prepare_inference(struct sl_model *model, const struct sl_config *config,
                                struct sl_dataset *ds, int threads, struct sl_self_loops *loops,
                                struct sl_neighbours *neighbours);

@@ -165,7 +165,11 @@ int sl_typed_means_backward(const struct sl_layer_env *env, const struct sl_type
     const uint64_t n = (uint64_t)run->csr.n_src * dim;
     const struct sl_layer_tape tape = {.hop = {.csr = run->csr}, .row_scale = run->row_scale};
     const bool add = sum->there[source];
-    float *to = add ? sl_layer_floats(env, n) : sum->dx[source];
+    if (add && n > sum->n_room) {
+        sum->room = sl_layer_floats(env, n);
+        sum->n_room = n;
+    }
+    float *to = add ? sum->room : sum->dx[source];
     if (!to)
         return SL_ENOMEM;
     sum->there[source] = true;

@@ -131,6 +131,8 @@ struct sl_typed_sum {
     float **dx;
     bool *there; // (n_types) in the notes
     float *zero; // the device's
+    float *room; // (n_room) of one run after the other
+    uint64_t n_room;
 };
 int sl_typed_sum_begin(const struct sl_layer_env *env, const struct sl_typed_layer *layer,
                        float **dx, struct sl_typed_sum *sum);

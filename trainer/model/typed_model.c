@@ -9,7 +9,6 @@
 #include "common/base/failpoint.h"
 #include "common/base/philox.h"
 #include "trainer/feed/typed_block.h"
-#include "trainer/model/model.h"
 
 // Adding a kind: config/model_kinds.h.
 #define KIND(upper, lower) [SL_MODEL_##upper] = &sl_typed_##lower,
@@ -51,22 +50,13 @@ static int list_incoming(const struct sl_typed *typed, struct sl_incoming *in)
 // vertices are at least, or more than there are layers.
 static int check_type(const struct sl_typed_model *m, uint32_t t, uint32_t hops)
 {
-    const struct sl_vertex_type *type = &m->typed->type[t];
-    if (hops > m->n_layers)
-        return SL_OK;
-    if (m->d_feat[t] == 0)
-        return sl_fail(
-            SL_EUNSUPPORTED,
-            "model.kind \"%s\": vertices of type '%s' have no features, which this model "
-            "reads: give them some, or take the type out of the data set",
-            kind_of(m)->name, type->name);
     if (hops < m->n_layers && m->incoming.first[t + 1] == m->incoming.first[t] &&
         !kind_of(m)->updates_all)
         return sl_fail(SL_EUNSUPPORTED,
                        "model.kind \"%s\": no relation leads to vertices of type '%s', whose rows "
                        "layer %u of %u must make: add the reverses of its relations to the data "
                        "set, make model.layers smaller, or use \"rgcn\"",
-                       kind_of(m)->name, type->name, m->n_layers - hops, m->n_layers);
+                       kind_of(m)->name, m->typed->type[t].name, m->n_layers - hops, m->n_layers);
     return SL_OK;
 }
 
@@ -82,12 +72,6 @@ static int check_types(const struct sl_typed_model *m)
                 hops[typed->relation[r].source] = SL_MIN(hops[typed->relation[r].source], h + 1);
     for (uint32_t t = 0; t < typed->n_types; t++)
         SL_TRY(check_type(m, t, hops[t]));
-    if (kind_of(m)->one_width)
-        return SL_OK;
-    for (uint32_t r = 0; r < typed->n_relations; r++)
-        for (uint32_t side = 0; side < 2; side++) // its tensors have their widths
-            SL_TRY(check_type(m, side ? typed->relation[r].source : typed->relation[r].target,
-                              m->n_layers));
     return SL_OK;
 }
 
@@ -111,7 +95,7 @@ static int layout(struct sl_typed_model *m, const struct sl_config *config,
         return sl_fail(SL_ENOMEM, "no memory for a model of %u types", typed->n_types);
     SL_TRY(list_incoming(typed, &m->incoming));
     for (uint32_t t = 0; t < typed->n_types; t++) {
-        m->d_feat[t] = typed->type[t].feat_dim;
+        m->d_feat[t] = SL_MAX(typed->type[t].feat_dim, 1u);
         m->d_hidden[t] = m->hidden;
     }
     for (uint32_t l = 0; l < m->n_layers; l++) {
@@ -136,13 +120,19 @@ static int layout(struct sl_typed_model *m, const struct sl_config *config,
 }
 
 int sl_typed_model_create(const struct sl_config *config, const struct sl_typed *typed,
-                          const struct sl_layer_options *options, struct sl_typed_model **out)
+                          const struct sl_layer_options *options, const struct sl_layer_env *env,
+                          struct sl_typed_model **out)
 {
     struct sl_typed_model *m = calloc(1, sizeof *m);
     *out = m;
     if (!m)
         return sl_fail(SL_ENOMEM, "no memory for a model");
     m->typed = typed;
+    m->env = env;
+    m->options = options;
+    m->seed = config->seed;
+    m->dropout = (float)config->model.dropout;
+    m->input_dropout = (float)config->model.input_dropout;
     return layout(m, config, options);
 }
 
@@ -182,13 +172,10 @@ static uint32_t describe_norm(const struct sl_typed_model *m, uint32_t l, uint32
     return sl_norm_describe(tail->norm, tail->dim, prefix, tensors);
 }
 
-// A type without features has a weight of no columns, which is no tensor: it has none.
 static uint32_t describe_input(const struct sl_typed_model *m, uint32_t t,
                                struct sl_tensor tensors[INPUT_TENSORS])
 {
     const uint32_t d_in = m->d_feat[t];
-    if (d_in == 0)
-        return 0;
     const float bound = sl_layer_linear_bound(d_in);
     tensors[INPUT_WEIGHT] =
         (struct sl_tensor){.rank = 2, .shape = {m->hidden, d_in}, .init_bound = bound};
@@ -244,18 +231,25 @@ void sl_typed_model_describe(struct sl_typed_model *m, struct sl_tensor *tensors
         }
     for (uint32_t t = 0; t < m->typed->n_types && kind_of(m)->one_width; t++) {
         const uint32_t n = describe_input(m, t, tensors);
-        m->input[t] = n ? tensors : NULL;
+        m->input[t] = tensors;
         tensors = place(tensors, n, 0, n_params);
     }
 }
 
+static int check_abort(const struct sl_heartbeat *pulse)
+{
+    if (pulse && sl_heartbeat_stopping(pulse))
+        return sl_fail(SL_EABORTED, "the job stops");
+    return SL_OK;
+}
+
 // ---- forward ------------------------------------------------------------------------------------
 
-static struct sl_dropout dropout_of(const struct sl_model *model, struct sl_block_view block,
+static struct sl_dropout dropout_of(const struct sl_typed_model *m, struct sl_block_view block,
                                     uint32_t layer, float rate, uint32_t type)
 {
     return (struct sl_dropout){.rate = rate,
-                               .seed = sl_rng_relation_seed(model->seed, type),
+                               .seed = sl_rng_relation_seed(m->seed, type),
                                .epoch = block.header->epoch,
                                .batch = (uint32_t)block.header->batch,
                                .layer = layer};
@@ -289,11 +283,10 @@ static int list_runs(const struct sl_layer_env *env, const struct sl_typed *type
 }
 
 // Of a layer that reads hop h.
-static int open_tape(const struct sl_model *model, struct sl_block_view block, uint32_t l,
+static int open_tape(const struct sl_typed_model *m, struct sl_block_view block, uint32_t l,
                      uint32_t h, float **x, bool training, struct sl_typed_tape *tape)
 {
-    const struct sl_layer_env *env = &model->env;
-    const struct sl_typed_model *m = model->typed;
+    const struct sl_layer_env *env = m->env;
     const struct sl_block_type *types = sl_block_types(block.header);
     const uint32_t n = m->typed->n_types;
     *tape = (struct sl_typed_tape){
@@ -303,8 +296,8 @@ static int open_tape(const struct sl_model *model, struct sl_block_view block, u
         .y = zeroed_note(env, n * sizeof *tape->y),
         .after = zeroed_note(env, n * sizeof *tape->after),
         .before = zeroed_note(env, n * sizeof *tape->before),
-        .dropout = dropout_of(model, block, SL_MODEL_OWN_DROPOUT + l,
-                              training ? model->options.attention_dropout : 0, 0),
+        .dropout = dropout_of(m, block, SL_LAYER_OWN_DROPOUT + l,
+                              training ? m->options->attention_dropout : 0, 0),
     };
     if (!tape->n_dst || !tape->n_src || !tape->y || !tape->after || !tape->before)
         return SL_ENOMEM;
@@ -322,20 +315,19 @@ static struct sl_layer_tail_tape *tail_tape_of(const struct sl_typed_model *m, u
 }
 
 // One layer and what follows it: *x, rows by type, becomes its output.
-static int forward_layer(struct sl_model *model, const float *params, struct sl_block_view block,
+static int forward_layer(struct sl_typed_model *m, const float *params, struct sl_block_view block,
                          uint32_t l, uint32_t h, bool training, float ***x)
 {
-    const struct sl_layer_env *env = &model->env;
-    struct sl_typed_model *m = model->typed;
+    const struct sl_layer_env *env = m->env;
     const struct sl_typed_layer *layer = &m->layer[l];
     struct sl_typed_tape *tape = &m->tape[l];
     float **out = zeroed_note(env, m->typed->n_types * sizeof *out);
     if (!out)
         return SL_ENOMEM;
-    SL_TRY(open_tape(model, block, l, h, *x, training, tape));
+    SL_TRY(open_tape(m, block, l, h, *x, training, tape));
     for (uint32_t t = 0; t < m->typed->n_types; t++) {
         const float *bias;
-        const struct sl_dropout dropout = dropout_of(model, block, l + 1, model->dropout, t);
+        const struct sl_dropout dropout = dropout_of(m, block, l + 1, m->dropout, t);
         if (tape->n_dst[t] == 0)
             continue;
         SL_TRY(sl_typed_combine(env, layer, params, t, sl_typed_bias(layer), &bias));
@@ -343,7 +335,7 @@ static int forward_layer(struct sl_model *model, const float *params, struct sl_
     }
     SL_TRY(layer->kind->forward(env, layer, params, tape));
     for (uint32_t t = 0; t < m->typed->n_types; t++) {
-        const struct sl_dropout dropout = dropout_of(model, block, l + 1, model->dropout, t);
+        const struct sl_dropout dropout = dropout_of(m, block, l + 1, m->dropout, t);
         if (tape->n_dst[t] == 0)
             continue;
         SL_TRY(sl_layer_tail_forward(env, tail_of(m, l, t), params, &tape->after[t], tape->y[t],
@@ -355,22 +347,21 @@ static int forward_layer(struct sl_model *model, const float *params, struct sl_
 }
 
 // act(x W' + b) of each type that has rows: *x, rows of features by type, becomes this.
-static int forward_input(const struct sl_model *model, const float *params, const uint32_t *rows,
+static int forward_input(const struct sl_typed_model *m, const float *params, const uint32_t *rows,
                          float ***x)
 {
-    const struct sl_layer_env *env = &model->env;
-    const struct sl_typed_model *m = model->typed;
+    const struct sl_layer_env *env = m->env;
     float **out = zeroed_note(env, m->typed->n_types * sizeof *out);
     if (!out)
         return SL_ENOMEM;
     for (uint32_t t = 0; t < m->typed->n_types; t++) {
         const struct sl_tensor *lin = m->input[t];
-        if (rows[t] == 0 || !lin)
+        if (rows[t] == 0)
             continue;
         const struct sl_layer as = {.d_in = m->d_feat[t], .d_out = m->hidden};
         struct sl_layer_epilogue after = {.offered = true,
                                           .bias = params + lin[INPUT_BIAS].offset,
-                                          .act = model->options.activation};
+                                          .act = m->options->activation};
         out[t] = sl_layer_floats(env, (uint64_t)rows[t] * m->hidden);
         if (!out[t])
             return SL_ENOMEM;
@@ -381,69 +372,82 @@ static int forward_input(const struct sl_model *model, const float *params, cons
     return SL_OK;
 }
 
+// *out (rows): ones, the rows of a type without features.
+static int make_ones(const struct sl_layer_env *env, uint32_t rows, float **out)
+{
+    float *zero = sl_layer_floats(env, 1);
+    *out = sl_layer_floats(env, rows);
+    if (!zero || !*out)
+        return SL_ENOMEM;
+    SL_TRY(env->device->fill(zero, 0, sizeof *zero));
+    return env->kernels->fill_sum(rows, 1, zero, *out);
+}
+
 // Rows of features by type, masked in training.
-static int take_features(const struct sl_model *model, struct sl_block_view block, float *x,
+static int take_features(const struct sl_typed_model *m, struct sl_block_view block, float *x,
                          bool training, const uint32_t *rows)
 {
-    struct sl_typed_model *m = model->typed;
     for (uint32_t t = 0; t < m->typed->n_types; t++) {
-        const struct sl_dropout mask = dropout_of(model, block, 0, model->input_dropout, t);
-        const uint32_t dim = m->d_feat[t];
-        m->features[t] = rows[t] && dim
-                             ? x + sl_typed_rows_at(block.header, m->typed, t, false) / sizeof *x
-                             : NULL;
-        if (m->features[t] && training && mask.rate > 0)
-            SL_TRY(model->env.kernels->dropout(m->features[t], rows[t], dim, &mask));
+        const struct sl_dropout mask = dropout_of(m, block, 0, m->input_dropout, t);
+        m->features[t] = NULL;
+        if (rows[t] == 0)
+            continue;
+        if (m->typed->type[t].feat_dim == 0) {
+            SL_TRY(make_ones(m->env, rows[t], &m->features[t]));
+            continue;
+        }
+        m->features[t] = x + sl_typed_rows_at(block.header, m->typed, t, false) / sizeof *x;
+        if (training && mask.rate > 0)
+            SL_TRY(m->env->kernels->dropout(m->features[t], rows[t], m->d_feat[t], &mask));
     }
     return SL_OK;
 }
 
 // *at: rows by type that the first layer reads.
-static int forward_first(struct sl_model *model, const float *params, struct sl_block_view block,
+static int forward_first(struct sl_typed_model *m, const float *params, struct sl_block_view block,
                          float *x, bool training, float ***at)
 {
-    struct sl_typed_model *m = model->typed;
-    uint32_t *rows = sl_layer_note(&model->env, m->typed->n_types * sizeof *rows);
+    uint32_t *rows = sl_layer_note(m->env, m->typed->n_types * sizeof *rows);
     if (!rows)
         return SL_ENOMEM;
     for (uint32_t t = 0; t < m->typed->n_types; t++)
         rows[t] = sl_typed_block_rows(block.header, t);
-    SL_TRY(take_features(model, block, x, training, rows));
+    SL_TRY(take_features(m, block, x, training, rows));
     *at = m->features;
-    return kind_of(m)->one_width ? forward_input(model, params, rows, at) : SL_OK;
+    return kind_of(m)->one_width ? forward_input(m, params, rows, at) : SL_OK;
 }
 
-int sl_typed_model_forward(struct sl_model *model, const float *params, struct sl_block_view block,
-                           float *x, bool training, float **h)
+int sl_typed_model_forward(struct sl_typed_model *m, const float *params,
+                           struct sl_block_view block, float *x, bool training,
+                           const struct sl_heartbeat *pulse, float **h)
 {
     const uint32_t n_hops = block.header->n_hops;
     float **at;
-    SL_TRY(forward_first(model, params, block, x, training, &at));
+    SL_TRY(forward_first(m, params, block, x, training, &at));
     for (uint32_t l = 0; l < n_hops; l++) {
-        SL_TRY(sl_model_check_abort(model));
-        SL_TRY(forward_layer(model, params, block, l, n_hops - 1 - l, training, &at));
+        SL_TRY(check_abort(pulse));
+        SL_TRY(forward_layer(m, params, block, l, n_hops - 1 - l, training, &at));
     }
-    model->typed->last = at;
+    m->last = at;
     *h = at[0];
     return SL_OK;
 }
 
-int sl_typed_model_layer(struct sl_model *model, const float *params, struct sl_block_view block,
+int sl_typed_model_layer(struct sl_typed_model *m, const float *params, struct sl_block_view block,
                          uint32_t layer, float *x)
 {
-    struct sl_typed_model *m = model->typed;
     float **at;
     if (layer == 0) {
-        SL_TRY(forward_first(model, params, block, x, false, &at));
+        SL_TRY(forward_first(m, params, block, x, false, &at));
     } else {
-        at = zeroed_note(&model->env, m->typed->n_types * sizeof *at);
+        at = zeroed_note(m->env, m->typed->n_types * sizeof *at);
         if (!at)
             return SL_ENOMEM;
         for (uint32_t t = 0; t < m->typed->n_types; t++)
             if (sl_typed_block_rows(block.header, t) > 0)
                 at[t] = x + (uint64_t)sl_block_types(block.header)[t].first * m->hidden;
     }
-    SL_TRY(forward_layer(model, params, block, layer, 0, false, &at));
+    SL_TRY(forward_layer(m, params, block, layer, 0, false, &at));
     m->last = at;
     return SL_OK;
 }
@@ -480,11 +484,10 @@ static int keep_norm(const struct sl_layer_env *env, const struct sl_typed_model
     return sl_norm_keep(env, &norm, params, gradient);
 }
 
-static int backward_layer(struct sl_model *model, const float *params, uint32_t l, float **dy,
+static int backward_layer(struct sl_typed_model *m, const float *params, uint32_t l, float **dy,
                           float *gradient, float **dx)
 {
-    const struct sl_layer_env *env = &model->env;
-    struct sl_typed_model *m = model->typed;
+    const struct sl_layer_env *env = m->env;
     const struct sl_typed_layer *layer = &m->layer[l];
     struct sl_typed_tape *tape = &m->tape[l];
     const uint32_t n = m->typed->n_types, bias = sl_typed_bias(layer);
@@ -507,18 +510,17 @@ static int backward_layer(struct sl_model *model, const float *params, uint32_t 
     return SL_OK;
 }
 
-static int backward_input(const struct sl_model *model, float **dh, float **h, float *gradient)
+static int backward_input(const struct sl_typed_model *m, float **dh, float **h, float *gradient)
 {
-    const struct sl_layer_env *env = &model->env;
-    const struct sl_typed_model *m = model->typed;
+    const struct sl_layer_env *env = m->env;
     for (uint32_t t = 0; t < m->typed->n_types; t++) {
         const struct sl_tensor *lin = m->input[t];
         const uint32_t rows = m->tape[0].n_src[t];
-        if (rows == 0 || !lin)
+        if (rows == 0)
             continue;
         const struct sl_layer as = {.d_in = m->d_feat[t], .d_out = m->hidden};
         const struct sl_bias_act_gradient before = {.y = h[t],
-                                                    .act = model->options.activation,
+                                                    .act = m->options->activation,
                                                     .dropout = NO_DROPOUT,
                                                     .dbias = gradient + lin[INPUT_BIAS].offset};
         const struct sl_layer_gradient of[2] = {
@@ -528,23 +530,23 @@ static int backward_input(const struct sl_model *model, float **dh, float **h, f
     return SL_OK;
 }
 
-int sl_typed_model_backward(struct sl_model *model, const float *params, float *dh, float *gradient)
+int sl_typed_model_backward(struct sl_typed_model *m, const float *params, float *dh,
+                            const struct sl_heartbeat *pulse, float *gradient)
 {
-    const struct sl_layer_env *env = &model->env;
-    struct sl_typed_model *m = model->typed;
+    const struct sl_layer_env *env = m->env;
     const bool enters = kind_of(m)->one_width;
     float **dy = zeroed_note(env, m->typed->n_types * sizeof *dy), **dx = NULL;
     if (!dy)
         return SL_ENOMEM;
     dy[0] = dh;
     for (uint32_t l = m->n_layers; l-- > 0; dy = dx) {
-        SL_TRY(sl_model_check_abort(model));
+        SL_TRY(check_abort(pulse));
         dx = NULL;
         if (l > 0 || enters)
             SL_TRY(input_gradients(env, &m->layer[l], &m->tape[l], &dx));
-        SL_TRY(backward_layer(model, params, l, dy, gradient, dx));
+        SL_TRY(backward_layer(m, params, l, dy, gradient, dx));
         if (l + 1 == m->n_layers)
             SL_FAILPOINT(TRAINER_GRADIENT);
     }
-    return enters ? backward_input(model, dy, m->tape[0].x, gradient) : SL_OK;
+    return enters ? backward_input(m, dy, m->tape[0].x, gradient) : SL_OK;
 }

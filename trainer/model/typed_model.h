@@ -10,6 +10,9 @@
  * Layer l of L reads the runs of hop L-1-l, and gives rows to the vertices of a type that are known
  * before that hop: of the last layer these are the seeds, which are of type 0.
  *
+ * A type without features has rows of the one number 1, which no dropout masks, as
+ * torch_geometric.transforms.Constant gives it.
+ *
  * Names: convs.L.convs.<source___name___target>.*, or convs.L.* of a kind whose tensors are the
  * layer's; norms.L.TYPE.*; lin_dict.TYPE.* where types enter by a linear layer each; lin.*.
  *
@@ -23,23 +26,26 @@
 #include <stdint.h>
 
 #include "common/arena/block.h"
+#include "common/arena/heartbeat.h"
 #include "config/config.h"
 #include "trainer/model/layer_tail.h"
 #include "trainer/model/typed_layer.h"
 
-struct sl_model;
-
 struct sl_typed_model {
     const struct sl_typed *typed;
     struct sl_incoming incoming;
-    uint32_t *d_feat, *d_hidden; // (n_types) widths of features and of hidden rows
+    uint32_t *d_feat, *d_hidden; // (n_types) widths of the input's and of hidden rows
     // (n_types) relations between a type and the seeds at least; more than n_layers: none of its
     // vertices is ever needed. A layer l gives rows to those with hops < n_layers - l.
     uint32_t *hops;
     uint32_t n_layers, hidden;
+    const struct sl_layer_env *env;
+    const struct sl_layer_options *options;
+    uint64_t seed;
+    float dropout, input_dropout;
     struct sl_typed_layer layer[SL_CONFIG_MAX_LAYERS];
     struct sl_layer_tail *tail;     // (n_layers, n_types)
-    const struct sl_tensor **input; // (n_types) weight and bias of lin_dict; NULL: has none
+    const struct sl_tensor **input; // (n_types) weight and bias of lin_dict, where it has one
     // Of the last forward:
     struct sl_typed_tape tape[SL_CONFIG_MAX_LAYERS];
     struct sl_layer_tail_tape *tail_tape; // (n_layers, n_types)
@@ -50,10 +56,11 @@ struct sl_typed_model {
 // Whether the kind is one of graphs of several types.
 bool sl_typed_model_is(enum sl_model_kind kind);
 
-// A model of this job on this graph, both borrowed; of `options`, too. SL_EINVAL and
-// SL_EUNSUPPORTED name the key or the type, SL_ENOMEM.
+// A model of this job. The graph, `options` and `env` are borrowed. SL_EINVAL and SL_EUNSUPPORTED
+// name the key or the type, SL_ENOMEM; what *out is then is destroyed by the caller, too.
 int sl_typed_model_create(const struct sl_config *config, const struct sl_typed *typed,
-                          const struct sl_layer_options *options, struct sl_typed_model **out);
+                          const struct sl_layer_options *options, const struct sl_layer_env *env,
+                          struct sl_typed_model **out);
 void sl_typed_model_destroy(struct sl_typed_model *m); // NULL is fine
 
 // How many tensors it has but for `lin`. Describes them, in the order of the file, from *n_params
@@ -64,15 +71,17 @@ void sl_typed_model_describe(struct sl_typed_model *m, struct sl_tensor *tensors
 
 // *h (at least n_seeds, hidden): rows of type 0. x: features as trainer/feed/typed_block.h says,
 // f32; masked in place. A block of fewer hops than layers goes through as many of the first ones.
-// Rows of the last one are at m->last until the pools are reset.
-int sl_typed_model_forward(struct sl_model *model, const float *params, struct sl_block_view block,
-                           float *x, bool training, float **h);
+// Rows of the last one are at m->last until the pools are reset. SL_EABORTED when the pulse (NULL:
+// none) says to leave half way.
+int sl_typed_model_forward(struct sl_typed_model *m, const float *params,
+                           struct sl_block_view block, float *x, bool training,
+                           const struct sl_heartbeat *pulse, float **h);
 // One layer outside training, of a block of one hop; its rows are at m->last. x: as above for layer
 // 0, else the rows (n_input, hidden) that the layer before gave to the block's vertices.
-int sl_typed_model_layer(struct sl_model *model, const float *params, struct sl_block_view block,
+int sl_typed_model_layer(struct sl_typed_model *m, const float *params, struct sl_block_view block,
                          uint32_t layer, float *x);
 // gradient += for dh, that of h, which is overwritten.
-int sl_typed_model_backward(struct sl_model *model, const float *params, float *dh,
-                            float *gradient);
+int sl_typed_model_backward(struct sl_typed_model *m, const float *params, float *dh,
+                            const struct sl_heartbeat *pulse, float *gradient);
 
 #endif

@@ -11,6 +11,10 @@
  * alpha is as in layer_gat.c, of scores <att_src_h, lin_src_r(x_j)_h> + <att_dst_h,
  * lin_dst_r(x_i)_h>. A vertex is no neighbour of itself unless there is such an edge, and a row
  * without edges has the bias alone. The heads are side by side (H*C = d_out) in every layer.
+ *
+ * SOURCES of a relation are all vertices of their type that the batch knows, and it may touch few
+ * of them, where others found them. A relation with fewer edges than sources reads a row for each
+ * of its edges, gathered before the product with lin_src: its sources are its edges then.
  */
 #include "trainer/model/typed_layer.h"
 
@@ -19,6 +23,12 @@
 #include "trainer/model/attention.h"
 
 enum { ATT_SRC, ATT_DST, BIAS, LIN_SRC, LIN_DST, N_TENSORS };
+
+// What forward leaves of a run: its edges, and where its sources are its edges their rows.
+struct run {
+    struct sl_attention_edges edges;
+    const float *picked; // (n_edges, d_in of the source type), or NULL
+};
 
 static struct sl_attention attention_of(const struct sl_typed_layer *layer)
 {
@@ -62,14 +72,15 @@ static void describe(const struct sl_typed_layer *layer, struct sl_tensor *tenso
 }
 
 static struct sl_attention_side side_of(const struct sl_typed_layer *layer, const float *params,
-                                        const struct sl_typed_tape *tape,
-                                        const struct sl_typed_run *run, bool source)
+                                        const struct sl_typed_tape *tape, uint32_t i, bool source)
 {
+    const struct sl_typed_run *run = &tape->run[i];
+    const struct run *own = (const struct run *)tape->own + i;
     const struct sl_relation *r = &layer->typed->relation[run->relation];
     const uint32_t t = source ? r->source : r->target;
     return (struct sl_attention_side){
-        .x = tape->x[t],
-        .rows = source ? run->csr.n_src : run->csr.n_dst,
+        .x = source && own->picked ? own->picked : tape->x[t],
+        .rows = source ? own->edges.csr.n_src : run->csr.n_dst,
         .d_in = layer->d_in[t],
         .lin = params + sl_relation_offset(layer, run->relation, source ? LIN_SRC : LIN_DST),
         .att = params + sl_relation_offset(layer, run->relation, source ? ATT_SRC : ATT_DST),
@@ -107,31 +118,63 @@ static int keep(const struct sl_layer_env *env, uint32_t heads, float *alpha,
                : SL_OK;
 }
 
-static int attend(const struct sl_layer_env *env, const struct sl_typed_layer *layer,
-                  const float *params, const struct sl_typed_tape *tape,
-                  const struct sl_typed_run *run, struct sl_attention_edges *edges)
+// *out (n, in the pool): 0, 1, ...
+static int count_up(const struct sl_layer_env *env, uint32_t n, const uint32_t **out)
 {
+    uint32_t *numbers = sl_layer_note(env, n * sizeof *numbers);
+    if (!numbers)
+        return SL_ENOMEM;
+    for (uint32_t i = 0; i < n; i++)
+        numbers[i] = i;
+    return sl_layer_upload_words(env, numbers, n, out);
+}
+
+// The edges of a run, whose sources are themselves where that is less.
+static int take_edges(const struct sl_layer_env *env, const struct sl_typed_layer *layer,
+                      const struct sl_typed_tape *tape, const struct sl_typed_run *run,
+                      struct run *own)
+{
+    const struct sl_csr_view *csr = &run->csr;
+    const uint32_t source = layer->typed->relation[run->relation].source;
+    const uint32_t dim = layer->d_in[source];
+    *own = (struct run){.edges = {.csr = *csr}};
+    if (csr->n_edges >= csr->n_src)
+        return SL_OK;
+    float *picked = sl_layer_floats(env, (uint64_t)csr->n_edges * dim);
+    if (!picked)
+        return SL_ENOMEM;
+    own->picked = picked;
+    own->edges.csr.n_src = csr->n_edges;
+    SL_TRY(count_up(env, csr->n_edges, &own->edges.csr.indices));
+    return env->kernels->gather_rows(tape->x[source], SL_DTYPE_F32, csr->n_src, dim, csr->indices,
+                                     csr->n_edges, picked);
+}
+
+static int attend(const struct sl_layer_env *env, const struct sl_typed_layer *layer,
+                  const float *params, const struct sl_typed_tape *tape, uint32_t i)
+{
+    const struct sl_typed_run *run = &tape->run[i];
+    struct run *own = (struct run *)tape->own + i;
+    struct sl_attention_edges *edges = &own->edges;
+    SL_TRY(take_edges(env, layer, tape, run, own));
     const struct sl_attention a = attention_of(layer);
-    const struct sl_attention_side src = side_of(layer, params, tape, run, true);
-    const struct sl_attention_side dst = side_of(layer, params, tape, run, false);
+    const struct sl_attention_side src = side_of(layer, params, tape, i, true);
+    const struct sl_attention_side dst = side_of(layer, params, tape, i, false);
     const struct sl_layer lin = {.d_in = src.d_in, .d_out = layer->d_out};
     float *score_src, *score_dst, *z = sl_layer_floats(env, src.rows * layer->d_out);
     float *alpha = sl_layer_floats(env, (uint64_t)run->csr.n_edges * a.heads);
     if (!z || !alpha)
         return SL_ENOMEM;
-    *edges = (struct sl_attention_edges){
-        .csr = run->csr,
-        .z = z,
-        .dropout = tape->dropout,
-        .scale = sl_typed_scale(layer, layer->typed->relation[run->relation].target),
-    };
+    edges->z = z;
+    edges->dropout = tape->dropout;
     edges->dropout.seed = sl_rng_relation_seed(tape->dropout.seed, run->relation);
+    edges->scale = sl_typed_scale(layer, layer->typed->relation[run->relation].target);
     SL_TRY(sl_layer_product(env, &lin, src.x, src.rows, src.lin, 0, z));
     SL_TRY(sl_attention_scores(env, &a, &src, &score_src));
     SL_TRY(sl_attention_scores(env, &a, &dst, &score_dst));
     edges->score_src = score_src;
     edges->score_dst = score_dst;
-    SL_TRY(sl_attention_shares(env, &run->csr, a.heads, score_src, score_dst, alpha));
+    SL_TRY(sl_attention_shares(env, &edges->csr, a.heads, score_src, score_dst, alpha));
     return keep(env, a.heads, alpha, edges);
 }
 
@@ -160,17 +203,16 @@ static int add_run(const struct sl_layer_env *env, const struct sl_typed_layer *
 static int forward(const struct sl_layer_env *env, const struct sl_typed_layer *layer,
                    const float *params, struct sl_typed_tape *tape)
 {
-    struct sl_attention_edges *edges = sl_layer_note(env, tape->n_runs * sizeof *edges);
+    struct run *own = sl_layer_note(env, (tape->n_runs + 1) * sizeof *own);
     float *zero = sl_layer_floats(env, 1);
-    if ((tape->n_runs && !edges) || !zero)
+    if (!own || !zero)
         return SL_ENOMEM;
-    tape->own = edges;
+    tape->own = own;
     SL_TRY(env->device->fill(zero, 0, sizeof *zero));
     for (uint32_t i = 0; i < tape->n_runs; i++) {
-        const struct sl_typed_run *run = &tape->run[i];
-        SL_TRY(attend(env, layer, params, tape, run, &edges[i]));
-        SL_TRY(add_run(env, layer, &edges[i], zero,
-                       &tape->y[layer->typed->relation[run->relation].target]));
+        SL_TRY(attend(env, layer, params, tape, i));
+        SL_TRY(add_run(env, layer, &own[i].edges, zero,
+                       &tape->y[layer->typed->relation[tape->run[i].relation].target]));
     }
     for (uint32_t t = 0; t < layer->typed->n_types; t++) {
         const uint64_t n = (uint64_t)tape->n_dst[t] * layer->d_out;
@@ -184,27 +226,54 @@ static int forward(const struct sl_layer_env *env, const struct sl_typed_layer *
     return SL_OK;
 }
 
+// Gives the gradient of picked rows to the rows that they are copies of.
+static int unpick(const struct sl_layer_env *env, const struct sl_typed_run *run, uint32_t dim,
+                  const float *dpicked, float *dx)
+{
+    const struct sl_csr_view *csr = &run->csr;
+    const uint64_t n = (uint64_t)csr->n_src * dim;
+    struct sl_csr_view transposed;
+    uint32_t *edge;
+    float *sums = sl_layer_floats(env, n), *zero = sl_layer_floats(env, 1);
+    if (!sums || !zero)
+        return SL_ENOMEM;
+    SL_TRY(env->device->fill(zero, 0, sizeof *zero));
+    SL_TRY(sl_layer_transpose(env, csr, &transposed, &edge));
+    transposed.n_src = csr->n_edges; // each source's edges
+    transposed.indices = edge;
+    const struct sl_aggregate_args args = {
+        .csr = transposed, .dim = dim, .x_dtype = SL_DTYPE_F32, .x = dpicked, .y = sums};
+    SL_TRY(env->kernels->aggregate(&args));
+    return env->kernels->add_scaled(n, 1, zero, sums, dx);
+}
+
 static int run_backward(const struct sl_layer_env *env, const struct sl_typed_layer *layer,
-                        const float *params, const struct sl_typed_tape *tape,
-                        const struct sl_typed_run *run, const struct sl_attention_edges *edges,
+                        const float *params, const struct sl_typed_tape *tape, uint32_t i,
                         const float *dheads, float *gradient, float **dx)
 {
+    const struct sl_typed_run *run = &tape->run[i];
+    const struct run *own = (const struct run *)tape->own + i;
     const struct sl_attention a = attention_of(layer);
-    const struct sl_attention_side src = side_of(layer, params, tape, run, true);
-    const struct sl_attention_side dst = side_of(layer, params, tape, run, false);
-    const struct sl_attention_gradient to_src = gradient_of(layer, run, gradient, dx, true);
+    const struct sl_attention_side src = side_of(layer, params, tape, i, true);
+    const struct sl_attention_side dst = side_of(layer, params, tape, i, false);
+    struct sl_attention_gradient to_src = gradient_of(layer, run, gradient, dx, true);
     const struct sl_attention_gradient to_dst = gradient_of(layer, run, gradient, dx, false);
     const struct sl_layer lin = {.d_in = src.d_in, .d_out = layer->d_out};
     const struct sl_layer_gradient of = {src.x, to_src.lin, src.d_in, false};
+    const bool picks = own->picked && to_src.dx;
+    float *const to = to_src.dx;
     float *dscore_src, *dscore_dst, *dz = sl_layer_floats(env, src.rows * layer->d_out);
-    if (!dz)
+    if (picks)
+        to_src.dx = sl_layer_floats(env, src.rows * src.d_in);
+    if (!dz || (picks && !to_src.dx))
         return SL_ENOMEM;
-    SL_TRY(sl_attention_backward(env, &a, edges, dheads, dz, &dscore_src, &dscore_dst));
+    SL_TRY(sl_attention_backward(env, &a, &own->edges, dheads, dz, &dscore_src, &dscore_dst));
     SL_TRY(sl_layer_product_gradient(env, &lin, dz, &of, src.rows));
     if (to_src.dx)
-        SL_TRY(sl_layer_product_backward(env, &lin, dz, src.rows, src.lin, 1, to_src.dx));
+        SL_TRY(sl_layer_product_backward(env, &lin, dz, src.rows, src.lin, !picks, to_src.dx));
     SL_TRY(sl_attention_scores_backward(env, &a, &src, dscore_src, &to_src));
-    return sl_attention_scores_backward(env, &a, &dst, dscore_dst, &to_dst);
+    SL_TRY(sl_attention_scores_backward(env, &a, &dst, dscore_dst, &to_dst));
+    return picks ? unpick(env, run, src.d_in, to_src.dx, to) : SL_OK;
 }
 
 static int backward(const struct sl_layer_env *env, const struct sl_typed_layer *layer,
@@ -212,7 +281,6 @@ static int backward(const struct sl_layer_env *env, const struct sl_typed_layer 
                     float *gradient, float **dx)
 {
     const struct sl_layer as = {.d_out = layer->d_out};
-    const struct sl_attention_edges *edges = tape->own;
     for (uint32_t t = 0; t < layer->typed->n_types; t++) {
         if (tape->n_dst[t] > 0)
             SL_TRY(sl_layer_apply_before(env, &as, &tape->before[t], dy[t], tape->n_dst[t]));
@@ -220,11 +288,10 @@ static int backward(const struct sl_layer_env *env, const struct sl_typed_layer 
             SL_TRY(env->device->fill(dx[t], 0,
                                      (uint64_t)tape->n_src[t] * layer->d_in[t] * sizeof *dx[t]));
     }
-    for (uint32_t i = 0; i < tape->n_runs; i++) {
-        const struct sl_typed_run *run = &tape->run[i];
-        SL_TRY(run_backward(env, layer, params, tape, run, &edges[i],
-                            dy[layer->typed->relation[run->relation].target], gradient, dx));
-    }
+    for (uint32_t i = 0; i < tape->n_runs; i++)
+        SL_TRY(run_backward(env, layer, params, tape, i,
+                            dy[layer->typed->relation[tape->run[i].relation].target], gradient,
+                            dx));
     return SL_OK;
 }
 
