@@ -42,10 +42,10 @@
 #include "config/config.h"
 
 struct options {
-    const char *run, *out, *nodes, *pairs, *dataset, *weights, *scratch, *device;
+    const char *run, *out, *nodes, *pairs, *dataset, *weights, *scratch, *device, *type;
     int set; // enum prediction_set
     uint64_t layer, memory, gpu_memory, chunk, threads;
-    bool layer_given, set_given;
+    bool layer_given, set_given, chunk_given;
     int val_edges; // enum val_edges
     bool classes, probabilities, names, best, last, force, quiet;
     int output; // enum sl_output
@@ -234,12 +234,6 @@ static int read_job(struct prediction *p, const char *dataset)
             "%s: the model of run '%s' is \"external\", a program's of yours, and sluice "
             "has no parameters of it: let that program predict",
             command_name(p), p->o.run);
-    if (sl_model_is_typed(p->config.model.kind))
-        return sl_fail(SL_EUNSUPPORTED,
-                       "%s: the model of run '%s' is \"%s\", of a graph of several types, which is "
-                       "applied within its job alone yet: report.json has its test, and "
-                       "torch_geometric loads model.safetensors",
-                       command_name(p), p->o.run, sl_model_kind_name(p->config.model.kind));
     if (p->config.sampler.time && !p->o.dataset)
         return sl_fail(SL_EINVAL,
                        "%s: run '%s' has sampler.time \"%s\", and here all edges of the graph "
@@ -247,6 +241,25 @@ static int read_job(struct prediction *p, const char *dataset)
                        "edges up to one time",
                        command_name(p), p->o.run,
                        p->config.sampler.time == SL_TIME_LATEST ? "latest" : "uniform");
+    return SL_OK;
+}
+
+// Of a graph of several types: mini-batches of the size that evaluations have, on cores.
+static int check_typed(const struct prediction *p)
+{
+    const struct options *o = &p->o;
+    const char *kind = sl_model_kind_name(p->config.model.kind);
+    if (!sl_model_is_typed(p->config.model.kind))
+        return o->type ? sl_fail(SL_EINVAL,
+                                 "%s --type: the model of run '%s' is \"%s\", of a graph of one "
+                                 "type: leave --type out",
+                                 command_name(p), o->run, kind)
+                       : SL_OK;
+    if (o->memory)
+        return sl_fail(SL_EUNSUPPORTED,
+                       "%s --memory: the model of run '%s' is \"%s\", of a graph of several types, "
+                       "for which a mini-batch bounds the memory: take --chunk, such as --chunk 64",
+                       command_name(p), o->run, kind);
     return SL_OK;
 }
 
@@ -335,8 +348,10 @@ static int open_job(struct prediction *p)
     if (!p->o.dataset && find_beside_run(p, beside, sizeof beside))
         SL_TRY(read_job(p, beside));
     SL_TRY(check_pairs(p));
-    int rc = sl_dataset_open(p->config.dataset, sl_config_needs_to_predict(&p->config),
-                             SL_CHECK_CACHED, (int)p->o.threads, &p->dataset);
+    SL_TRY(check_typed(p));
+    int rc =
+        sl_dataset_open(p->config.dataset, sl_config_needs_to_predict(&p->config) | SL_TAKES_TYPES,
+                        SL_CHECK_CACHED, (int)p->o.threads, &p->dataset);
     if (rc == SL_ENOENT && !p->o.dataset)
         return sl_fail_prefix(rc, "the data set of run '%s' (name another place with --dataset)",
                               p->o.run);
@@ -422,13 +437,16 @@ static int start_child(struct prediction *p)
                                 : "logits");
     add_text(&w, "--scratch", o->scratch ? o->scratch : dirname(out));
     add_number(&w, "--memory", o->memory);
-    add_number(&w, "--chunk", o->chunk);
+    if (o->chunk_given)
+        add_number(&w, "--chunk", o->chunk);
     add_number(&w, "--threads", o->threads);
     add_text(&w, "--device", p->device.text);
     add_number(&w, "--gpu-memory", p->device.memory_bytes);
     add_text(&w, which_option(o), which_vertices(o));
     if (o->layer_given)
         add_number(&w, "--layer", o->layer);
+    if (o->type)
+        add_text(&w, "--type", o->type);
     if (p->learned[0])
         add_text(&w, "--rows", p->learned);
     if (p->with_val_edges)
@@ -443,6 +461,11 @@ static int hand_over_params(struct prediction *p)
     if (!p->values)
         return sl_fail(SL_ENOMEM, "no memory for %" PRIu64 " parameters", p->params.n);
     int rc = sl_params_load(&p->params, p->weights, p->values);
+    if (rc == SL_EFORMAT && p->o.dataset && p->dataset.typed.n_types)
+        return sl_fail_prefix(rc,
+                              "data set '%s' must have the types, relations and widths of features "
+                              "that the model was trained on",
+                              p->o.dataset);
     if (rc == SL_EFORMAT && p->o.dataset)
         return sl_fail_prefix(rc,
                               "data set '%s' has %u features and %u outputs, which must be those "
@@ -660,6 +683,11 @@ static int predict(void *state)
     SL_TRY(open_names(p));
     SL_TRY(sl_prediction_device_choose(command_name(p), p->o.run, p->o.device, p->o.gpu_memory,
                                        &p->device));
+    if (p->device.cuda && sl_model_is_typed(p->config.model.kind))
+        return sl_fail(SL_EUNSUPPORTED,
+                       "%s --device %s: the model of run '%s' is of a graph of several types, "
+                       "which is computed on cores alone yet: take --device cpu",
+                       command_name(p), p->device.text, p->o.run);
     if (p->device.note[0] && !p->o.quiet)
         fprintf(stderr, "sluice: note: %s\n", p->device.note);
     sl_interrupt_catch();
@@ -770,8 +798,10 @@ static const struct sl_option options[] = {
              "memory, all of them mapped files; one piece of 8192 vertices may need more"},
     {.name = "scratch", AT(TEXT, o.scratch), .placeholder = "DIR",
      .help = "where hidden activations lie meanwhile; default: beside --out"},
-    {.name = "chunk", AT(UINT, o.chunk), .placeholder = "ROWS", .min = 1, .max = 1e9,
-     .help = "vertices that are computed in one go"},
+    {.name = "chunk", AT(UINT, o.chunk), GIVEN(o.chunk_given), .placeholder = "ROWS", .min = 1,
+     .max = 1e9,
+     .help = "vertices that are computed in one go; of a graph of several types a mini-batch with "
+             "all neighbours, by default of evaluate.batch_size"},
     {.name = "output", .letter = 'o', AT(CHOICE, o.output), .choices = sl_output_names,
      .help = "how the summary is printed"},
     {.name = "quiet", .letter = 'q', AT(FLAG, o.quiet), .help = "no progress and no text"},
@@ -792,6 +822,9 @@ static const struct sl_option embed_options[] = {
      .max = SL_CONFIG_MAX_LAYERS - 1, .no_default = true,
      .help = "a hidden layer, from 0, as in the name convs.K; default: the last one, of links "
              "what their scores are made of"},
+    {.name = "type", AT(TEXT, o.type), .placeholder = "NAME", .no_default = true,
+     .help = "of a graph of several types: whose vertices, as far as layers give rows to them; "
+             "default: the type with labels"},
     {0},
 };
 // clang-format on
@@ -801,8 +834,8 @@ const struct sl_command sl_command_predict = {
     .help = "apply a run's model to a graph: outputs, classes or scores of pairs",
     .about = "Applies the model of a finished run to a graph, over all neighbours, and writes "
              "a row of outputs (float32) for each vertex, as .npy or .csv. Where few vertices are "
-             "asked for, "
-             "only those that they depend on are computed. Of a run of links: a score for each "
+             "asked for, only those that they depend on are computed. Of a graph of several types: "
+             "for each vertex of the type with labels. Of a run of links: a score for each "
              "pair of --pairs.",
     .example = "sluice predict runs/products --out logits.npy\n"
                "sluice predict runs/products --out classes.csv --classes --set test\n"

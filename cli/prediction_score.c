@@ -128,7 +128,8 @@ int sl_prediction_score(struct sl_prediction_score *score, const struct sl_datas
         if ((!all && s != (int)only) || list->n == 0)
             continue;
         struct judge j = {.ds = dataset, .file = &file, .kind = kind, .all = all};
-        if (file.head.ndim < 1 || file.head.shape[0] != (all ? dataset->n_nodes : list->n))
+        if (file.head.ndim < 1 ||
+            file.head.shape[0] != (all ? sl_dataset_labelled(dataset) : list->n))
             rc = sl_fail(SL_EFORMAT, "%s: found other rows than one for each vertex", path);
         else
             rc = judge_list(&j, list, &score->has[s], &score->split[s]);

@@ -339,6 +339,7 @@ struct sl_config {
         bool patience_auto; // until sl_config_settle_epochs(); patience is 0 then
         uint32_t patience;  // evaluations without a better metric; 0 = train all epochs
         double min_delta;
+        double target; // of the metric; 0 = none
     } early_stopping;
 
     // Both intervals 0: no checkpoints. Otherwise one is also written at the end and at a stop.

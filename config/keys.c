@@ -822,6 +822,10 @@ const struct sl_key sl_keys[] = {
      .min = 0, .max = 1000000, .fallback = "0",
      OWN,
      .doc = "How much better counts as better."},
+    {.path = "early_stopping.target", .type = SL_KEY_NUMBER, AT(early_stopping.target), ONWARD,
+     .min = 0, .max = 1000000, .fallback = "0",
+     OWN,
+     .doc = "Value of the metric that ends training once a validation has reached it; 0: none."},
 
     {.path = "checkpoint", .type = SL_KEY_OBJECT, MACHINE,
      .doc = "What a job saves to go on from after a stop or a crash. With both intervals 0: "

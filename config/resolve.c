@@ -238,6 +238,11 @@ static int check_training(const struct sl_parse *p)
                              "found %u with evaluate.every 0, wanted evaluations while it trains: "
                              "set evaluate.every to 1",
                              c->early_stopping.patience);
+    if (c->early_stopping.target > 0 && c->evaluate.every == 0)
+        return sl_parse_fail(p, "early_stopping.target",
+                             "found %g with evaluate.every 0, wanted evaluations while it trains: "
+                             "set evaluate.every to 1",
+                             c->early_stopping.target);
     if (!c->epochs_auto && c->optimizer.warmup_epochs > c->epochs)
         return sl_parse_fail(p, "optimizer.warmup_epochs",
                              "found %g with %u epoch%s, wanted at most as many: lower it, or raise "
@@ -267,6 +272,7 @@ static void resolve_external(const struct sl_parse *p)
     c->evaluate.fanout_names = c->sampler.fanout_names;
     c->evaluate.test = SL_TEST_NEVER;
     c->early_stopping.patience = 0;
+    c->early_stopping.target = 0;
     c->early_stopping.patience_auto = false;
     c->allocation.cores = SL_CORES_FIXED;
     c->allocation.switching = false;

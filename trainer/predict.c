@@ -31,6 +31,7 @@
 #include "trainer/infer/logits_check.h"
 #include "trainer/infer/piece.h"
 #include "trainer/infer/predict_device.h"
+#include "trainer/infer/typed_graph.h"
 #include "trainer/infer/whole_graph.h"
 #include "trainer/predict_pairs.h"
 
@@ -45,7 +46,7 @@ enum kind { LOGITS, PROBABILITIES, CLASSES, HIDDEN };
 struct arguments {
     bool describe, predict, has_layer, val_edges;
     int kind; // enum kind
-    const char *out, *check, *scratch, *nodes, *set, *pairs, *device, *rows;
+    const char *out, *check, *scratch, *nodes, *set, *pairs, *device, *rows, *type;
     uint64_t layer, memory, chunk, threads, parent, gpu_memory;
 };
 
@@ -108,6 +109,7 @@ static const struct sl_option options[] = {
     {.name = "nodes", TEXT(nodes), .help = "the vertices"},
     {.name = "pairs", TEXT(pairs), .help = "or pairs of them, whose scores are wanted"},
     {.name = "set", TEXT(set), .help = "or a list of the data set: train, val, test or all"},
+    {.name = "type", TEXT(type), .help = "of a graph of several types: the vertices' type"},
     {.name = "val-edges", AT(FLAG, val_edges), .help = "with the validation edges in the graph"},
     {.name = "rows", TEXT(rows), .help = "learned rows of the vertices, an array"},
     {.name = "layer", NUMBER(layer), SL_OPTION_GIVEN(arguments, has_layer),
@@ -130,7 +132,7 @@ static int parse_arguments(struct arguments *a, int argc, char **argv)
         .about = "Outputs of a trained model. 'sluice predict' starts this program.",
         .options = {{options}},
     };
-    *a = (struct arguments){.scratch = ".", .set = "all", .device = "cpu", .chunk = CHUNK_ROWS};
+    *a = (struct arguments){.scratch = ".", .set = "all", .device = "cpu"};
     int rc = sl_options_parse(&predict, a, argc, argv);
     if (rc == SL_OK && !a->describe && !a->out && !a->check)
         return sl_fail(SL_EINVAL, "--out is missing: 'sluice predict' starts this program");
@@ -168,8 +170,8 @@ static int prepare(struct program *p)
     if (p->a.threads)
         sl_kernels_set_threads((int)p->a.threads);
     SL_TRY(sl_predict_device_open(p->a.device, p->a.gpu_memory, &p->compute));
-    const unsigned need = sl_config_needs_to_predict(&p->config) |
-                          (p->a.describe ? SL_TAKES_SHARD | SL_TAKES_TYPES : 0);
+    const unsigned need = sl_config_needs_to_predict(&p->config) | SL_TAKES_TYPES |
+                          (p->a.describe ? SL_TAKES_SHARD : 0);
     SL_TRY(sl_dataset_open_recorded(p->config.dataset, need, p->told.record, (int)p->a.threads,
                                     &p->dataset));
     SL_TRY(sl_dataset_hold(&p->dataset));
@@ -222,11 +224,20 @@ static int take_params(struct program *p, const float **params)
 
 // ---- which vertices -----------------------------------------------------------------------------
 
-static int read_nodes(struct program *p, uint64_t *n)
+// Where a graph has several types, ids in lists and files are numbers within the vertices' own.
+static uint64_t count_of(const struct program *p, uint32_t type)
 {
-    SL_TRY(sl_id_list_read(p->a.nodes, p->dataset.n_nodes, &p->nodes, n));
-    for (uint64_t i = 0; p->renamed && i < *n; i++)
-        p->nodes[i] = p->renamed[p->nodes[i]];
+    const struct sl_typed *typed = &p->dataset.typed;
+    return typed->n_types ? typed->type[type].n : p->dataset.n_nodes;
+}
+
+static int read_nodes(struct program *p, uint32_t type, uint64_t *n)
+{
+    const struct sl_typed *typed = &p->dataset.typed;
+    const uint32_t first = typed->n_types ? (uint32_t)typed->type[type].first : 0;
+    SL_TRY(sl_id_list_read(p->a.nodes, count_of(p, type), &p->nodes, n));
+    for (uint64_t i = 0; i < *n; i++)
+        p->nodes[i] = p->renamed ? p->renamed[p->nodes[i]] : p->nodes[i] + first;
     return SL_OK;
 }
 
@@ -250,7 +261,7 @@ static int choose_vertices(struct program *p, struct sl_whole_graph *g)
     static const char *const sets[] = {
         [SL_SPLIT_TRAIN] = "train", [SL_SPLIT_VAL] = "val", [SL_SPLIT_TEST] = "test"};
     SL_TRY(undo_reordering(p));
-    g->n = p->dataset.n_nodes;
+    g->n = count_of(p, g->type);
     g->ids = p->renamed;
     if (p->a.pairs) {
         SL_TRY(sl_predict_pairs_open(&p->pairs, p->a.pairs, &p->dataset, p->renamed,
@@ -260,12 +271,17 @@ static int choose_vertices(struct program *p, struct sl_whole_graph *g)
         return SL_OK;
     }
     if (p->a.nodes) {
-        SL_TRY(read_nodes(p, &g->n));
+        SL_TRY(read_nodes(p, g->type, &g->n));
         g->ids = p->nodes;
         return SL_OK;
     }
     if (strcmp(p->a.set, "all") == 0)
         return SL_OK;
+    if (g->type != 0)
+        return sl_fail(SL_EINVAL,
+                       "--set %s: it lists vertices of type '%s', found --type %s: use --set all "
+                       "or --nodes FILE",
+                       p->a.set, p->dataset.typed.type[0].name, p->a.type);
     for (int s = 0; s < SL_SPLIT_COUNT; s++) {
         if (strcmp(p->a.set, sets[s]) != 0)
             continue;
@@ -280,12 +296,44 @@ static int choose_vertices(struct program *p, struct sl_whole_graph *g)
     return sl_fail(SL_EINVAL, "--set '%s': wanted train, val, test or all", p->a.set);
 }
 
+// Of a graph of several types: of which vertices, and the last layer that gives rows to them.
+static int choose_type(struct program *p, struct sl_whole_graph *g)
+{
+    const struct sl_typed_model *m = p->model.typed;
+    const struct sl_typed *typed = &p->dataset.typed;
+    char some[512] = "";
+    size_t n = 0;
+    g->type = p->a.type ? sl_typed_find_type(typed, p->a.type) : 0;
+    for (uint32_t t = 0; t < typed->n_types && n < sizeof some; t++)
+        if (m->hops[t] < m->n_layers)
+            n += (size_t)snprintf(some + n, sizeof some - n, "%s'%s'", n ? ", " : "",
+                                  typed->type[t].name);
+    if (g->type == typed->n_types || m->hops[g->type] >= m->n_layers)
+        return sl_fail(SL_EINVAL, "--type '%s': %s, wanted one of those that it gives rows to: %s",
+                       p->a.type,
+                       g->type == typed->n_types ? "the graph has no such type"
+                                                 : "no layer of the model gives rows to its "
+                                                   "vertices",
+                       some);
+    const uint32_t last = m->n_layers - 1 - m->hops[g->type];
+    g->hidden = p->a.kind == HIDDEN;
+    g->layer = g->hidden && p->a.has_layer ? (uint32_t)p->a.layer : last;
+    if (g->layer > last)
+        return sl_fail(SL_EINVAL,
+                       "--layer %llu: the layers that give rows to vertices of type '%s' are 0 to "
+                       "%u: wanted one of them",
+                       (unsigned long long)p->a.layer, typed->type[g->type].name, last);
+    return SL_OK;
+}
+
 // The layer whose rows are wanted; --layer counts from 0, as the names of tensors do. A model of
 // links has its outputs for embeddings.
 static int choose_layer(struct program *p, struct sl_whole_graph *g)
 {
     const struct sl_model *m = &p->model;
     const bool links = p->objective.task == SL_TASK_LINK;
+    if (m->typed)
+        return choose_type(p, g);
     g->layer = m->n_layers - 1;
     g->hidden = p->a.kind == HIDDEN && (p->a.has_layer || !links);
     if (!g->hidden)
@@ -435,7 +483,7 @@ static int open_output(struct program *p, const struct sl_whole_graph *g)
 static int open_features(struct program *p)
 {
     enum sl_features features = p->config.store.features;
-    if (p->dataset.feat_dim == 0) // learned rows alone
+    if (p->dataset.feat_dim == 0 || p->model.typed) // learned rows alone; by type
         return SL_OK;
     if (features == SL_FEATURES_AUTO)
         features = sl_features_choose(&p->dataset, sl_device_memory_available());
@@ -515,6 +563,8 @@ static int predict(struct program *p)
     };
     SL_TRY(choose_layer(p, &g));
     SL_TRY(choose_vertices(p, &g));
+    if (p->a.chunk == 0) // of types: as evaluations are
+        p->a.chunk = p->model.typed ? p->config.evaluate.batch_size : CHUNK_ROWS;
     p->a.chunk = SL_MIN(p->a.chunk, SL_MAX(p->dataset.n_nodes, (uint64_t)1));
     g.chunk_rows = (uint32_t)p->a.chunk;
     const float *params = NULL;
@@ -527,7 +577,7 @@ static int predict(struct program *p)
     SL_TRY(open_rows(p));
     SL_TRY(open_output(p, &g));
     uint64_t begin = sl_now_ns();
-    SL_TRY(sl_whole_graph_run(&g));
+    SL_TRY(p->model.typed ? sl_typed_graph_run(&g) : sl_whole_graph_run(&g));
     if (p->a.pairs)
         SL_TRY(sl_predict_pairs_write(&p->pairs, &p->model, g.params, p->a.kind == PROBABILITIES,
                                       p->writer, &p->not_finite, &p->first_broken));

@@ -15,7 +15,7 @@
  *   sluice-trainer --describe --parent PID
  *   sluice-trainer --predict  --parent PID --out FILE.npy --kind KIND --scratch DIR
  *                  --set train|val|test|all | --nodes FILE.npy | --pairs FILE.npy
- *                  [--layer K] [--memory BYTES] [--chunk ROWS] [--threads N]
+ *                  [--type NAME] [--layer K] [--memory BYTES] [--chunk ROWS] [--threads N]
  *                  [--device cpu|cuda:N] [--gpu-memory BYTES]
  *   sluice-trainer --predict  --parent PID --check FILE.npy ...
  *

@@ -30,3 +30,9 @@ bool sl_early_stopping_on_value(struct sl_early_stopping *best, enum sl_measure 
     }
     return better;
 }
+
+bool sl_early_stopping_has_reached(const struct sl_early_stopping *best, double target)
+{
+    return target > 0 && best->has && best->measure < SL_MEASURE_COUNT &&
+           gain(best->measure, best->value, target) >= 0;
+}

@@ -4,7 +4,8 @@
  * The best parameters are those of the best value that there was, of equals the first. Patience is
  * measured otherwise: an evaluation is progress when it is better by more than min_delta than the
  * last one that was progress, so that many small steps are progress once they add up. After
- * `patience` evaluations in a row without progress training stops.
+ * `patience` evaluations in a row without progress training stops, and with the first one that
+ * reaches the target.
  *
  * A value that is not a number does not count: a metric that the labels do not define (judging.h)
  * has no best epoch, and patience does not count what could not have been better.
@@ -16,6 +17,7 @@
 #include <stdint.h>
 
 #include "broker/epochs/metrics.h"
+#include "config/config.h"
 
 struct sl_early_stopping {
     bool has;
@@ -35,6 +37,17 @@ static inline bool sl_early_stopping_is_stale(const struct sl_early_stopping *be
                                               uint32_t patience)
 {
     return patience > 0 && best->waited >= patience;
+}
+
+// Whether the best value is the target (0: none) or better.
+bool sl_early_stopping_has_reached(const struct sl_early_stopping *best, double target);
+
+// Whether training ends now, by either.
+static inline bool sl_early_stopping_ends(const struct sl_early_stopping *best,
+                                          const struct sl_config *config)
+{
+    return sl_early_stopping_is_stale(best, config->early_stopping.patience) ||
+           sl_early_stopping_has_reached(best, config->early_stopping.target);
 }
 
 #endif

@@ -97,6 +97,7 @@ static int check_given(const struct sl_config *c, const struct sl_dataset *datas
     struct given keys[] = {
         {"early_stopping.patience", c->early_stopping.patience > 0, "", val, SL_SPLIT_VAL},
         {"early_stopping.min_delta", c->early_stopping.min_delta > 0, "", val, SL_SPLIT_VAL},
+        {"early_stopping.target", c->early_stopping.target > 0, "", val, SL_SPLIT_VAL},
         {"evaluate.test", each, "\"each\"", test, SL_SPLIT_TEST},
         {"evaluate.metric", c->evaluate.metric != SL_METRIC_AUTO, "", val || each, SL_SPLIT_VAL},
         {"evaluate.every", c->evaluate.every > 1, "", val || each, SL_SPLIT_VAL},
@@ -104,8 +105,9 @@ static int check_given(const struct sl_config *c, const struct sl_dataset *datas
     };
     snprintf(keys[0].found, sizeof keys[0].found, "%u", c->early_stopping.patience);
     snprintf(keys[1].found, sizeof keys[1].found, "%g", c->early_stopping.min_delta);
-    snprintf(keys[3].found, sizeof keys[3].found, "\"%s\"", sl_metric_words[c->evaluate.metric]);
-    snprintf(keys[4].found, sizeof keys[4].found, "%u", c->evaluate.every);
+    snprintf(keys[2].found, sizeof keys[2].found, "%g", c->early_stopping.target);
+    snprintf(keys[4].found, sizeof keys[4].found, "\"%s\"", sl_metric_words[c->evaluate.metric]);
+    snprintf(keys[5].found, sizeof keys[5].found, "%u", c->evaluate.every);
     for (size_t i = 0; i < SL_COUNT_OF(keys); i++) {
         const bool of_test = keys[i].on == SL_SPLIT_TEST;
         if (!keys[i].is_given || keys[i].acts)
@@ -136,10 +138,24 @@ static int check_negatives(const struct sl_config *c, const struct sl_dataset *d
                    (unsigned long long)c->evaluate.negatives, c->dataset);
 }
 
+// A target that no validation can reach: most metrics are at most 1.
+static int check_target(const struct sl_config *c, const struct sl_dataset *ds)
+{
+    const enum sl_measure measure = sl_measure_of(c->evaluate.metric, ds->task);
+    const double target = c->early_stopping.target;
+    if (target <= 1 || sl_measure_kinds[measure].less_is_better)
+        return SL_OK;
+    return sl_fail(SL_EINVAL,
+                   "early_stopping.target: found %g, wanted at most 1, as %s has: set it to a "
+                   "share, such as 0.72",
+                   target, sl_measure_kinds[measure].name);
+}
+
 int sl_judging_check(const struct sl_config *config, const struct sl_dataset *dataset)
 {
     SL_TRY(check_metric(config, dataset));
     SL_TRY(check_given(config, dataset));
+    SL_TRY(check_target(config, dataset));
     return check_negatives(config, dataset);
 }
 

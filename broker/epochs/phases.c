@@ -176,16 +176,17 @@ static void rank_when_due(struct sl_phases *p)
 // --- opening -------------------------------------------------------------------------------------
 
 // Whether the next epoch will perhaps not be trained: one of the validations before it may be the
-// one at which patience runs out.
+// one at which patience runs out or the target is reached.
 static bool is_doubtful(struct sl_phases *p)
 {
-    uint32_t patience = p->setup.plan.config->early_stopping.patience, n = 0;
+    const struct sl_config *config = p->setup.plan.config;
+    uint32_t patience = config->early_stopping.patience, n = 0;
     for (uint32_t i = 0; i < p->n_open; i++) {
         const struct sl_open_phase *o = sl_phases_at(p, i);
         n += o->ends_evaluation && o->step.purpose == SL_PURPOSE_VALIDATE;
     }
-    return patience > 0 && p->next.purpose == SL_PURPOSE_TRAIN && n > 0 &&
-           p->best.waited + n >= patience;
+    return p->next.purpose == SL_PURPOSE_TRAIN && n > 0 &&
+           (config->early_stopping.target > 0 || (patience > 0 && p->best.waited + n >= patience));
 }
 
 static bool can_open(struct sl_phases *p)
@@ -487,8 +488,7 @@ static void take_judgement(struct sl_phases *p, const struct sl_open_phase *o)
         keep_best(p, pinned);
     // Beside an evaluation the next epoch has begun: patience that a job was given when it went on
     // ends it after that one.
-    if (!sl_early_stopping_is_stale(&p->best, config->early_stopping.patience) || pinned ||
-        o->step.epoch + 1 >= config->epochs)
+    if (!sl_early_stopping_ends(&p->best, config) || pinned || o->step.epoch + 1 >= config->epochs)
         return;
     p->stopped_early = true;
     p->next = sl_plan_after_training(&p->setup.plan, o->step.epoch);

@@ -181,6 +181,13 @@ char *sl_phases_stop_reason(const struct sl_phases *p, char *buf, size_t bytes)
 {
     double min_delta = p->setup.plan.config->early_stopping.min_delta;
     char by[48] = "", title[SL_MEASURE_TITLE];
+    const double target = p->setup.plan.config->early_stopping.target;
+    if (sl_early_stopping_has_reached(&p->best, target)) {
+        snprintf(buf, bytes, "%s %.4f of epoch %u has reached early_stopping.target, %g",
+                 sl_measure_title(p->measure, p->setup.plan.config->evaluate.k, title),
+                 p->best.value, p->best.epoch + 1, target);
+        return buf;
+    }
     if (min_delta > 0)
         snprintf(by, sizeof by, " by more than %g", min_delta);
     snprintf(buf, bytes, "%s without a better %s%s; the best is %.4f, of epoch %u",

@@ -138,8 +138,8 @@ bool sl_plan_overlaps(const struct sl_plan *plan, uint32_t epoch)
         return true;
     // Learned rows are changed where they lie: what an evaluation reads must stay.
     return config->evaluate.overlap && sl_config_learned_dim(config) == 0 &&
-           config->early_stopping.patience == 0 && config->updates.exchange == SL_EXCHANGE_BOARD &&
-           has_free_trainers(config);
+           config->early_stopping.patience == 0 && config->early_stopping.target == 0 &&
+           config->updates.exchange == SL_EXCHANGE_BOARD && has_free_trainers(config);
 }
 
 struct sl_plan_step sl_plan_first(const struct sl_plan *plan)
@@ -149,7 +149,7 @@ struct sl_plan_step sl_plan_first(const struct sl_plan *plan)
         return sl_plan_after_training(plan, plan->config->epochs - 1);
     // It had stopped early, and was killed before it was tested.
     if (first > 0 && plan->resume.n_records == 0 &&
-        sl_early_stopping_is_stale(&plan->resume.best, plan->config->early_stopping.patience))
+        sl_early_stopping_ends(&plan->resume.best, plan->config))
         return sl_plan_after_training(plan, first - 1);
     bool presample = sl_plan_presample_phases(plan) > 0;
     return (struct sl_plan_step){presample ? SL_PURPOSE_PRESAMPLE : SL_PURPOSE_TRAIN, first, 0};

@@ -221,9 +221,6 @@ def test_a_full_evaluation_is_exact(box):
     result, _ = box.run(job(box, epochs=1, output="runs/said"), name="said")
     said = "mini-batches of 64 vertices with all their neighbours"
     assert f"evaluation: {said}" in result.ok().err and f" by {said}\n" in result.out, str(result)
-    for command in "predict", "embed":  # of all vertices
-        refused(box, box.sluice(command, "runs/said", "--out", "x.npy"), '"rsage"', "several types",
-                output="x.npy")
 
 
 def test_memory_of_an_evaluation_is_bounded(box):

@@ -81,6 +81,27 @@ TEST(patience_that_runs_out_ends_training_with_a_test_of_the_best)
                      "2 evaluations without a better accuracy; the best is 0.4500, of epoch 2");
 }
 
+TEST(a_target_ends_training_once_a_validation_has_it)
+{
+    char reason[160];
+    stop_early_setup(0);
+    config.early_stopping.target = 0.45; // 9 of 20
+    make_arena();
+    ck_assert_uint_eq(opened(), 2); // t0 v0: t1 may never be
+    epoch_with(8);
+    ck_assert(!t.phases.stopped_early);
+    ck_assert_uint_eq(opened(), 4);
+    epoch_with(9);
+    ck_assert(t.phases.stopped_early);
+    ck_assert_int_eq(t.epochs, 2);
+    ck_assert_uint_eq(phase(5)->spec.set, SL_SET_TEST);
+    ck_assert_str_eq(sl_phases_stop_reason(&t.phases, reason, sizeof reason),
+                     "accuracy 0.4500 of epoch 2 has reached early_stopping.target, 0.45");
+    work_through(6);
+    sl_phases_poll(&t.phases);
+    ck_assert(t.complete && t.phases.has_test);
+}
+
 TEST(a_test_of_each_epoch_decides_nothing)
 {
     static const uint64_t tested[] = {9, 3}, found[] = {4, 6};

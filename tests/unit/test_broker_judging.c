@@ -131,7 +131,7 @@ TEST(without_validation_there_is_no_best)
 // A job, the vertices that there are, and the key that is refused; NULL: none.
 struct given {
     uint32_t patience, every;
-    double min_delta;
+    double min_delta, target;
     enum sl_metric metric;
     int test; // evaluate.test
     bool val, tests;
@@ -139,19 +139,24 @@ struct given {
 };
 
 static const struct given cases[] = {
-    {5, 3, 0.1, SL_METRIC_LOSS, SL_TEST_FINAL, true, true, NULL, NULL},
-    {0, 1, 0, SL_METRIC_AUTO, SL_TEST_FINAL, false, false, NULL, NULL}, // defaults are silent
-    {0, 0, 0, SL_METRIC_AUTO, SL_TEST_NEVER, false, false, NULL, NULL}, // and so is what is off
-    {5, 1, 0, SL_METRIC_AUTO, SL_TEST_FINAL, false, true, "early_stopping.patience: found 5",
+    {5, 3, 0.1, 0, SL_METRIC_LOSS, SL_TEST_FINAL, true, true, NULL, NULL},
+    {0, 1, 0, 0, SL_METRIC_AUTO, SL_TEST_FINAL, false, false, NULL, NULL}, // defaults are silent
+    {0, 0, 0, 0, SL_METRIC_AUTO, SL_TEST_NEVER, false, false, NULL, NULL}, // and so is what is off
+    {5, 1, 0, 0, SL_METRIC_AUTO, SL_TEST_FINAL, false, true, "early_stopping.patience: found 5",
      "val"},
-    {0, 1, 0.1, SL_METRIC_AUTO, SL_TEST_FINAL, false, true, "early_stopping.min_delta: found 0.1",
+    {0, 1, 0.1, 0, SL_METRIC_AUTO, SL_TEST_FINAL, false, true,
+     "early_stopping.min_delta: found 0.1", "val"},
+    {0, 1, 0, 0.5, SL_METRIC_AUTO, SL_TEST_FINAL, false, true, "early_stopping.target: found 0.5",
      "val"},
-    {0, 1, 0, SL_METRIC_LOSS, SL_TEST_FINAL, false, true, "evaluate.metric: found \"loss\"", "val"},
-    {0, 3, 0, SL_METRIC_AUTO, SL_TEST_FINAL, false, true, "evaluate.every: found 3", "val"},
+    {0, 1, 0, 0, SL_METRIC_LOSS, SL_TEST_FINAL, false, true, "evaluate.metric: found \"loss\"",
+     "val"},
+    {0, 3, 0, 0, SL_METRIC_AUTO, SL_TEST_FINAL, false, true, "evaluate.every: found 3", "val"},
     // Tests of each epoch go by both.
-    {0, 3, 0, SL_METRIC_LOSS, SL_TEST_EACH, false, true, NULL, NULL},
-    {2, 3, 0, SL_METRIC_LOSS, SL_TEST_EACH, false, true, "early_stopping.patience: found 2", "val"},
-    {0, 1, 0, SL_METRIC_AUTO, SL_TEST_EACH, true, false, "evaluate.test: found \"each\"", "test"},
+    {0, 3, 0, 0, SL_METRIC_LOSS, SL_TEST_EACH, false, true, NULL, NULL},
+    {2, 3, 0, 0, SL_METRIC_LOSS, SL_TEST_EACH, false, true, "early_stopping.patience: found 2",
+     "val"},
+    {0, 1, 0, 0, SL_METRIC_AUTO, SL_TEST_EACH, true, false, "evaluate.test: found \"each\"",
+     "test"},
 };
 
 TEST(keys_that_cannot_act_are_refused)
@@ -162,6 +167,7 @@ TEST(keys_that_cannot_act_are_refused)
         setup();
         config.early_stopping.patience = c->patience;
         config.early_stopping.min_delta = c->min_delta;
+        config.early_stopping.target = c->target;
         config.evaluate.every = c->every;
         config.evaluate.metric = c->metric;
         config.evaluate.test = c->test;
@@ -180,6 +186,17 @@ TEST(keys_that_cannot_act_are_refused)
                           strstr(sl_error_message(), lacks),
                       "case %zu: %s", i, sl_error_message());
     }
+}
+
+TEST(a_target_that_no_metric_has_is_refused)
+{
+    setup();
+    config.early_stopping.target = 72;
+    ck_assert_int_eq(sl_judging_check(&config, &ds), SL_EINVAL);
+    ck_assert_str_eq(sl_error_message(), "early_stopping.target: found 72, wanted at most 1, as "
+                                         "accuracy has: set it to a share, such as 0.72");
+    config.evaluate.metric = SL_METRIC_LOSS;
+    ck_assert_int_eq(sl_judging_check(&config, &ds), SL_OK);
 }
 
 // Vertices and their labels are there, and say nothing of pairs.

@@ -447,6 +447,20 @@ TEST(small_steps_are_progress_once_they_add_up)
     ck_assert_uint_eq(best.epoch, 3);
 }
 
+TEST(a_target_is_reached_from_the_metrics_worse_side)
+{
+    memset(&best, 0, sizeof best);
+    ck_assert(!sl_early_stopping_has_reached(&best, 0.5)); // nothing yet
+    feed(SL_MEASURE_ACCURACY, 0, 0, 0.5);
+    ck_assert(sl_early_stopping_has_reached(&best, 0.5));
+    ck_assert(!sl_early_stopping_has_reached(&best, 0.51));
+    ck_assert(!sl_early_stopping_has_reached(&best, 0)); // there is none
+    memset(&best, 0, sizeof best);
+    feed(SL_MEASURE_LOSS, 0, 0, 2);
+    ck_assert(sl_early_stopping_has_reached(&best, 2.5) &&
+              !sl_early_stopping_has_reached(&best, 1));
+}
+
 TEST(what_is_no_number_is_no_evaluation)
 {
     memset(&best, 0, sizeof best);

@@ -66,6 +66,9 @@ TEST(only_where_trainers_are_free)
     config.early_stopping.patience = 1;
     ck_assert(!sl_plan_overlaps(&plan, 1));
     config.early_stopping.patience = 0;
+    config.early_stopping.target = 0.5;
+    ck_assert(!sl_plan_overlaps(&plan, 1));
+    config.early_stopping.target = 0;
     config.allocation.cores = SL_CORES_POOL;
     ck_assert(!sl_plan_overlaps(&plan, 1));
     config.allocation.cores = SL_CORES_FIXED;

@@ -142,6 +142,7 @@ static const struct other {
     {.path = "evaluate.overlap", .value = "false"},
     {.path = "early_stopping.patience", .value = "2"},
     {.path = "early_stopping.min_delta", .value = "0.5"},
+    {.path = "early_stopping.target", .value = "0.5"},
     {.path = "checkpoint.every_updates", .value = "2"},
     {.path = "checkpoint.every_seconds", .value = "2"},
     {.path = "checkpoint.keep", .value = "3"},

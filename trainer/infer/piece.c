@@ -41,15 +41,17 @@ uint32_t sl_cutter_rows(const struct sl_cutter *c, uint32_t at, uint64_t *n_edge
     return rows;
 }
 
-static void copy_neighbours(const struct sl_dataset *ds, uint64_t first, uint64_t n, uint32_t *out)
+uint32_t sl_infer_neighbours(const struct sl_dataset *ds, uint64_t row, uint32_t *out)
 {
+    const uint64_t first = ds->indptr[row], n = sl_dataset_degree(ds, row);
     if (sl_dtype_bytes(ds->indices_dtype) == sizeof *out) {
         memcpy(out, (const uint32_t *)ds->indices + first, n * sizeof *out);
-        return;
+    } else {
+        const uint64_t *wide = (const uint64_t *)ds->indices + first;
+        for (uint64_t e = 0; e < n; e++)
+            out[e] = (uint32_t)wide[e]; // checked to be below n_nodes when the data set was opened
     }
-    const uint64_t *wide = (const uint64_t *)ds->indices + first;
-    for (uint64_t e = 0; e < n; e++)
-        out[e] = (uint32_t)wide[e]; // checked to be below n_nodes when the data set was opened
+    return sl_weightless_strip(ds, row, out);
 }
 
 // Takes v out of its own list, in place; returns how many are left.
@@ -72,8 +74,7 @@ static int list_neighbours(const struct sl_cutter *c, uint32_t v, uint32_t *ids,
         return SL_OK;
     if (c->neighbours) // the vertex itself is never among them
         return sl_neighbours_draw(c->neighbours, c->layer, v, ids, weights, count);
-    copy_neighbours(c->dataset, c->dataset->indptr[v], degree, ids);
-    *count = sl_weightless_strip(c->dataset, v, ids);
+    *count = sl_infer_neighbours(c->dataset, v, ids);
     if (c->self_edge)
         *count = drop_self_loops(ids, *count, v);
     return SL_OK;

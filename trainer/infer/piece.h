@@ -41,6 +41,10 @@ static inline uint64_t sl_infer_vertex(const struct sl_infer_range *range, uint3
     return range->ids ? range->ids[i] : range->first + i;
 }
 
+// The sources of a row's edges, without those of weight 0 where the job samples by weight; `out`
+// has room for all of them. Returns how many there are, which are fewer than 2^32.
+uint32_t sl_infer_neighbours(const struct sl_dataset *ds, uint64_t row, uint32_t *out);
+
 struct sl_cutter {
     const struct sl_layer_env *env;
     const struct sl_dataset *dataset;

@@ -1,26 +1,16 @@
 #include "trainer/infer/whole_graph.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
-#include "common/data/atomic_file.h"
+#include "trainer/infer/activation_file.h"
 #include "trainer/infer/evaluate.h"
 #include "trainer/model/needed_rows.h"
 
 enum { PAGE = 4096, FRONTIER_DIVISOR = 10 };
-
-// A matrix (n_nodes, width) in a file without a name.
-struct bank {
-    int fd; // -1 = none
-    float *data;
-    uint64_t bytes;
-};
 
 // What one layer computes besides the rows that are asked for: all vertices where ids is NULL.
 struct rows {
@@ -30,7 +20,7 @@ struct rows {
 
 struct walk {
     struct sl_whole_graph *g;
-    struct bank bank[2], jumping;
+    struct sl_activation_file bank[2], jumping;
     struct rows rows[SL_CONFIG_MAX_LAYERS]; // of the layers below g->layer
     uint64_t resident; // bytes that may have been touched since all was given back
     // What is under way.
@@ -42,74 +32,7 @@ uint32_t sl_whole_graph_width(const struct sl_whole_graph *g)
 {
     const struct sl_model *m = g->model;
     bool outputs = g->layer + 1 == m->n_layers && !g->hidden;
-    return outputs ? m->n_outputs : m->layer[g->layer].d_out;
-}
-
-// ---- activations --------------------------------------------------------------------------------
-
-static int bank_open(struct bank *b, const struct sl_whole_graph *g, uint32_t width)
-{
-    b->bytes = g->dataset->n_nodes * width * sizeof *b->data;
-    b->fd = sl_anon_file_open(g->scratch);
-    if (b->fd < 0)
-        return sl_fail_errno(errno == EACCES ? SL_EACCESS : SL_EIO, errno,
-                             "activations: a file in '%s'", g->scratch);
-    if (ftruncate(b->fd, (off_t)b->bytes) != 0)
-        return sl_fail_errno(
-            SL_EIO, errno,
-            "activations: a file of %llu bytes in '%s': name another directory with "
-            "--scratch",
-            (unsigned long long)b->bytes, g->scratch);
-    void *map = mmap(NULL, b->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, b->fd, 0);
-    if (map == MAP_FAILED)
-        return sl_fail_errno(SL_ENOMEM, errno, "activations: mapping %llu bytes of '%s'",
-                             (unsigned long long)b->bytes, g->scratch);
-    b->data = map;
-    return SL_OK;
-}
-
-static void bank_close(struct bank *b)
-{
-    if (b->data)
-        munmap(b->data, b->bytes);
-    if (b->fd >= 0)
-        close(b->fd);
-    *b = (struct bank){.fd = -1};
-}
-
-static int reserve_span(const struct bank *b, const struct sl_whole_graph *g, uint64_t from,
-                        uint64_t bytes)
-{
-    int err = posix_fallocate(b->fd, (off_t)from, (off_t)bytes);
-    if (err == 0)
-        return SL_OK;
-    return sl_fail_errno(SL_EIO, err,
-                         "activations: reserving %llu bytes in '%s' (a layer of this model needs "
-                         "%llu there): free space or name another directory with --scratch",
-                         (unsigned long long)bytes, g->scratch, (unsigned long long)b->bytes);
-}
-
-// Disk space for the rows of a range, which is ascending where it is a list.
-static int reserve(const struct bank *b, const struct sl_whole_graph *g, uint32_t width,
-                   const struct sl_infer_range *range)
-{
-    const uint64_t row = (uint64_t)width * sizeof(float);
-    if (!b->data || range->n == 0)
-        return SL_OK;
-    if (!range->ids)
-        return reserve_span(b, g, range->first * row, range->n * row);
-    uint64_t from = range->ids[0] * row, to = from + row;
-    for (uint32_t i = 1; i < range->n; i++) {
-        uint64_t at = range->ids[i] * row;
-        if (at <= to + PAGE) { // the same page, or the next
-            to = at + row;
-            continue;
-        }
-        SL_TRY(reserve_span(b, g, from, to - from));
-        from = at;
-        to = at + row;
-    }
-    return reserve_span(b, g, from, to - from);
+    return outputs ? m->n_outputs : m->typed ? m->typed->hidden : m->layer[g->layer].d_out;
 }
 
 // ---- memory -------------------------------------------------------------------------------------
@@ -258,7 +181,7 @@ static int run_layer(struct walk *w, uint32_t l, const uint32_t *ids, uint64_t n
     struct sl_whole_graph *g = w->g;
     const bool wanted = l == g->layer;
     const uint32_t width = g->model->layer[l].d_out;
-    const struct bank *to = &w->bank[l & 1];
+    const struct sl_activation_file *to = &w->bank[l & 1];
     enum sl_dtype dtype = SL_DTYPE_F32;
     struct sl_infer_io io = {
         .x = l ? w->bank[(l - 1) & 1].data : sl_evaluate_input(g->model, g->dataset, &dtype),
@@ -274,8 +197,9 @@ static int run_layer(struct walk *w, uint32_t l, const uint32_t *ids, uint64_t n
     for (uint64_t at = 0; at < n;) {
         const struct sl_infer_range range = next_chunk(g, l, ids, at, n);
         if (!wanted) {
-            SL_TRY(reserve(to, g, width, &range));
-            SL_TRY(reserve(&w->jumping, g, sl_jumping_width(&g->model->jumping), &range));
+            SL_TRY(sl_activation_file_reserve(to, width, &range));
+            SL_TRY(sl_activation_file_reserve(&w->jumping, sl_jumping_width(&g->model->jumping),
+                                              &range));
         }
         bound_memory(w, touched_by(w, l, &range, &io));
         SL_TRY(sl_evaluate_layer(g->model, g->dataset, g->params, l, &range, &io));
@@ -296,8 +220,9 @@ static int open_banks(struct walk *w)
         width[l & 1] = SL_MAX(width[l & 1], g->model->layer[l].d_out);
     for (int b = 0; b < 2; b++)
         if (width[b])
-            SL_TRY(bank_open(&w->bank[b], g, width[b]));
-    return jumping ? bank_open(&w->jumping, g, jumping) : SL_OK;
+            SL_TRY(sl_activation_file_open(&w->bank[b], g->scratch, g->dataset->n_nodes, width[b]));
+    return jumping ? sl_activation_file_open(&w->jumping, g->scratch, g->dataset->n_nodes, jumping)
+                   : SL_OK;
 }
 
 static int run_layers(struct walk *w)
@@ -331,8 +256,8 @@ int sl_whole_graph_run(struct sl_whole_graph *g)
     resident->watch = (struct sl_resident_watch){0};
     for (uint32_t l = 0; l < SL_CONFIG_MAX_LAYERS; l++)
         free(w.rows[l].ids);
-    bank_close(&w.bank[0]);
-    bank_close(&w.bank[1]);
-    bank_close(&w.jumping);
+    sl_activation_file_close(&w.bank[0]);
+    sl_activation_file_close(&w.bank[1]);
+    sl_activation_file_close(&w.jumping);
     return rc;
 }

@@ -43,6 +43,7 @@ struct sl_whole_graph {
     uint32_t chunk_rows;   // at least 1; a chunk ends with the piece that reaches it
     const uint32_t *ids;   // (n) whose rows are wanted, in this order; NULL: all, and n = n_nodes
     uint64_t n;
+    uint32_t type;  // of a graph of several types: that of all these vertices, which NULL means
     uint32_t layer; // whose rows; the model's outputs are those of the last one
     bool hidden;    // the layer's own output, also of the last one (jumping knowledge)
     // Each returns SL_OK, or an error that ends the run.

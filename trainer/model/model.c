@@ -303,10 +303,10 @@ int sl_model_prepare_inference(struct sl_model *model, const struct sl_config *c
                                struct sl_neighbours *neighbours)
 {
     struct sl_infer_graph own;
-    if (model->typed) // evaluated by sampled blocks
-        return SL_OK;
     if (sl_sampler_flags[config->sampler.kind] & SL_SAMPLER_BY_WEIGHT)
         SL_TRY(sl_weightless_drop(ds, sl_model_needs_self_loops(model), threads));
+    if (model->typed) // evaluated by sampled blocks, predicted by those of vicinity.h
+        return SL_OK;
     SL_TRY(sl_model_prepare_graph(model, config, ds, threads, loops, neighbours, &own));
     model->self_loops = own.self_loops;
     model->neighbours = own.neighbours;
@@ -448,6 +448,35 @@ int sl_model_forward(struct sl_model *model, const float *params, struct sl_bloc
         return SL_OK;
     model->jumping_tape.rows = block.header->n_seeds;
     return sl_jumping_forward(&model->env, &model->jumping, params, &model->jumping_tape, outputs);
+}
+
+int sl_model_hidden(struct sl_model *model, const float *params, struct sl_block_view block,
+                    void *x, uint32_t type, const float **rows)
+{
+    float *of_seeds;
+    sl_mempool_reset(&model->pool);
+    sl_mempool_reset(&model->notes);
+    SL_TRY(sl_typed_model_forward(model->typed, params, block, x, false, model->pulse, &of_seeds));
+    *rows = model->typed->last[type];
+    return SL_OK;
+}
+
+int sl_model_layer(struct sl_model *model, const float *params, struct sl_block_view block,
+                   uint32_t layer, float *x, uint32_t type, bool outputs, const float **rows)
+{
+    struct sl_jumping_tape *tape = &model->jumping_tape;
+    float *out;
+    sl_mempool_reset(&model->pool);
+    sl_mempool_reset(&model->notes);
+    SL_TRY(sl_typed_model_layer(model->typed, params, block, layer, x));
+    *rows = model->typed->last[type];
+    if (!outputs)
+        return SL_OK;
+    tape->h[model->n_layers - 1] = *rows;
+    tape->rows = block.header->n_seeds;
+    SL_TRY(sl_jumping_forward(&model->env, &model->jumping, params, tape, &out));
+    *rows = out;
+    return SL_OK;
 }
 
 static float *gradient_of_output(const struct sl_model *model, uint32_t l)

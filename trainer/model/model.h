@@ -169,6 +169,15 @@ struct sl_block_shape sl_model_block_shape(const struct sl_model *model);
 int sl_model_forward(struct sl_model *model, const float *params, struct sl_block_view block,
                      void *x, bool training, float **outputs);
 
+// Of a model of several types: the rows (hidden) that it gives to vertices of a type, outside
+// training, from layer block.n_hops - 1 and what follows it. x and the pool likewise.
+int sl_model_hidden(struct sl_model *model, const float *params, struct sl_block_view block,
+                    void *x, uint32_t type, const float **rows);
+// The same of one layer and a block of one hop, with x as of sl_typed_model_layer(); with `outputs`
+// (n_seeds, n_outputs) what the last layer's rows give.
+int sl_model_layer(struct sl_model *model, const float *params, struct sl_block_view block,
+                   uint32_t layer, float *x, uint32_t type, bool outputs, const float **rows);
+
 // Forward, loss (of a block with pairs that of their scores) and backward: gradient (n_params,
 // assigned; of learned rows likewise) of the summed loss. In the places of running statistics it
 // has the batch's own (norm.h). On a GPU both are there after the next sync() (device.h): a *result

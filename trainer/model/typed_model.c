@@ -63,7 +63,7 @@ static int check_type(const struct sl_typed_model *m, uint32_t t, uint32_t hops)
 static int check_types(const struct sl_typed_model *m)
 {
     const struct sl_typed *typed = m->typed;
-    uint32_t hops[SL_TYPES_MAX];
+    uint32_t *hops = m->hops;
     for (uint32_t t = 0; t < typed->n_types; t++)
         hops[t] = t == 0 ? 0 : UINT32_MAX;
     for (uint32_t h = 0; h < m->n_layers; h++)
@@ -83,13 +83,15 @@ static int layout(struct sl_typed_model *m, const struct sl_config *config,
     const uint64_t n = (uint64_t)config->model.layers * typed->n_types;
     m->n_layers = config->model.layers;
     m->hidden = config->model.hidden;
+    m->hops = calloc(typed->n_types, sizeof *m->hops);
     m->d_feat = calloc(typed->n_types, sizeof *m->d_feat);
     m->d_hidden = calloc(typed->n_types, sizeof *m->d_hidden);
     m->tail = calloc(n, sizeof *m->tail);
     m->tail_tape = calloc(n, sizeof *m->tail_tape);
     m->input = calloc(typed->n_types, sizeof *m->input);
     m->features = calloc(typed->n_types, sizeof *m->features);
-    if (!m->d_feat || !m->d_hidden || !m->tail || !m->tail_tape || !m->input || !m->features)
+    if (!m->hops || !m->d_feat || !m->d_hidden || !m->tail || !m->tail_tape || !m->input ||
+        !m->features)
         return sl_fail(SL_ENOMEM, "no memory for a model of %u types", typed->n_types);
     SL_TRY(list_incoming(typed, &m->incoming));
     for (uint32_t t = 0; t < typed->n_types; t++) {
@@ -140,6 +142,7 @@ void sl_typed_model_destroy(struct sl_typed_model *m)
         return;
     free(m->incoming.first);
     free(m->incoming.relation);
+    free(m->hops);
     free(m->d_feat);
     free(m->d_hidden);
     free(m->tail);
@@ -279,12 +282,13 @@ static int list_runs(const struct sl_layer_env *env, const struct sl_typed *type
     return SL_OK;
 }
 
+// Of a layer that reads hop h.
 static int open_tape(const struct sl_typed_model *m, struct sl_block_view block, uint32_t l,
-                     float **x, bool training, struct sl_typed_tape *tape)
+                     uint32_t h, float **x, bool training, struct sl_typed_tape *tape)
 {
     const struct sl_layer_env *env = m->env;
     const struct sl_block_type *types = sl_block_types(block.header);
-    const uint32_t n = m->typed->n_types, h = m->n_layers - 1 - l;
+    const uint32_t n = m->typed->n_types;
     *tape = (struct sl_typed_tape){
         .n_dst = sl_layer_note(env, n * sizeof *tape->n_dst),
         .n_src = sl_layer_note(env, n * sizeof *tape->n_src),
@@ -312,7 +316,7 @@ static struct sl_layer_tail_tape *tail_tape_of(const struct sl_typed_model *m, u
 
 // One layer and what follows it: *x, rows by type, becomes its output.
 static int forward_layer(struct sl_typed_model *m, const float *params, struct sl_block_view block,
-                         uint32_t l, bool training, float ***x)
+                         uint32_t l, uint32_t h, bool training, float ***x)
 {
     const struct sl_layer_env *env = m->env;
     const struct sl_typed_layer *layer = &m->layer[l];
@@ -320,7 +324,7 @@ static int forward_layer(struct sl_typed_model *m, const float *params, struct s
     float **out = zeroed_note(env, m->typed->n_types * sizeof *out);
     if (!out)
         return SL_ENOMEM;
-    SL_TRY(open_tape(m, block, l, *x, training, tape));
+    SL_TRY(open_tape(m, block, l, h, *x, training, tape));
     for (uint32_t t = 0; t < m->typed->n_types; t++) {
         const float *bias;
         const struct sl_dropout dropout = dropout_of(m, block, l + 1, m->dropout, t);
@@ -399,9 +403,9 @@ static int take_features(const struct sl_typed_model *m, struct sl_block_view bl
     return SL_OK;
 }
 
-int sl_typed_model_forward(struct sl_typed_model *m, const float *params,
-                           struct sl_block_view block, float *x, bool training,
-                           const struct sl_heartbeat *pulse, float **h)
+// *at: rows by type that the first layer reads.
+static int forward_first(struct sl_typed_model *m, const float *params, struct sl_block_view block,
+                         float *x, bool training, float ***at)
 {
     uint32_t *rows = sl_layer_note(m->env, m->typed->n_types * sizeof *rows);
     if (!rows)
@@ -409,14 +413,42 @@ int sl_typed_model_forward(struct sl_typed_model *m, const float *params,
     for (uint32_t t = 0; t < m->typed->n_types; t++)
         rows[t] = sl_typed_block_rows(block.header, t);
     SL_TRY(take_features(m, block, x, training, rows));
-    float **at = m->features;
-    if (kind_of(m)->one_width)
-        SL_TRY(forward_input(m, params, rows, &at));
-    for (uint32_t l = 0; l < m->n_layers; l++) {
+    *at = m->features;
+    return kind_of(m)->one_width ? forward_input(m, params, rows, at) : SL_OK;
+}
+
+int sl_typed_model_forward(struct sl_typed_model *m, const float *params,
+                           struct sl_block_view block, float *x, bool training,
+                           const struct sl_heartbeat *pulse, float **h)
+{
+    const uint32_t n_hops = block.header->n_hops;
+    float **at;
+    SL_TRY(forward_first(m, params, block, x, training, &at));
+    for (uint32_t l = 0; l < n_hops; l++) {
         SL_TRY(check_abort(pulse));
-        SL_TRY(forward_layer(m, params, block, l, training, &at));
+        SL_TRY(forward_layer(m, params, block, l, n_hops - 1 - l, training, &at));
     }
+    m->last = at;
     *h = at[0];
+    return SL_OK;
+}
+
+int sl_typed_model_layer(struct sl_typed_model *m, const float *params, struct sl_block_view block,
+                         uint32_t layer, float *x)
+{
+    float **at;
+    if (layer == 0) {
+        SL_TRY(forward_first(m, params, block, x, false, &at));
+    } else {
+        at = zeroed_note(m->env, m->typed->n_types * sizeof *at);
+        if (!at)
+            return SL_ENOMEM;
+        for (uint32_t t = 0; t < m->typed->n_types; t++)
+            if (sl_typed_block_rows(block.header, t) > 0)
+                at[t] = x + (uint64_t)sl_block_types(block.header)[t].first * m->hidden;
+    }
+    SL_TRY(forward_layer(m, params, block, layer, 0, false, &at));
+    m->last = at;
     return SL_OK;
 }
 

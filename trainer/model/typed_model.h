@@ -35,6 +35,9 @@ struct sl_typed_model {
     const struct sl_typed *typed;
     struct sl_incoming incoming;
     uint32_t *d_feat, *d_hidden; // (n_types) widths of the input's and of hidden rows
+    // (n_types) relations between a type and the seeds at least; more than n_layers: none of its
+    // vertices is ever needed. A layer l gives rows to those with hops < n_layers - l.
+    uint32_t *hops;
     uint32_t n_layers, hidden;
     const struct sl_layer_env *env;
     const struct sl_layer_options *options;
@@ -47,6 +50,7 @@ struct sl_typed_model {
     struct sl_typed_tape tape[SL_CONFIG_MAX_LAYERS];
     struct sl_layer_tail_tape *tail_tape; // (n_layers, n_types)
     float **features;                     // (n_types)
+    float **last;                         // (n_types) rows that the last layer gave, or NULL
 };
 
 // Whether the kind is one of graphs of several types.
@@ -65,11 +69,17 @@ uint32_t sl_typed_model_count(const struct sl_typed_model *m);
 void sl_typed_model_describe(struct sl_typed_model *m, struct sl_tensor *tensors,
                              uint64_t *n_params);
 
-// *h (at least n_seeds, hidden): rows of the seeds. x: features as trainer/feed/typed_block.h says,
-// f32; masked in place. SL_EABORTED when the pulse (NULL: none) says to leave half way.
+// *h (at least n_seeds, hidden): rows of type 0. x: features as trainer/feed/typed_block.h says,
+// f32; masked in place. A block of fewer hops than layers goes through as many of the first ones.
+// Rows of the last one are at m->last until the pools are reset. SL_EABORTED when the pulse (NULL:
+// none) says to leave half way.
 int sl_typed_model_forward(struct sl_typed_model *m, const float *params,
                            struct sl_block_view block, float *x, bool training,
                            const struct sl_heartbeat *pulse, float **h);
+// One layer outside training, of a block of one hop; its rows are at m->last. x: as above for layer
+// 0, else the rows (n_input, hidden) that the layer before gave to the block's vertices.
+int sl_typed_model_layer(struct sl_typed_model *m, const float *params, struct sl_block_view block,
+                         uint32_t layer, float *x);
 // gradient += for dh, that of h, which is overwritten.
 int sl_typed_model_backward(struct sl_typed_model *m, const float *params, float *dh,
                             const struct sl_heartbeat *pulse, float *gradient);

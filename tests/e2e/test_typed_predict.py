@@ -1,0 +1,228 @@
+"""`sluice predict` and `embed` of models of graphs of several types, and MLPerf's job on them."""
+
+import json
+import os
+import shutil
+
+import numpy as np
+
+from harness import ROOT, cases, read_json, whole
+from tensors import read_tensors
+from test_bad_input import refused
+from test_typed_jobs import job, papers
+
+
+def shared_run(box):
+    """A GraphSAGE by relation on 400 papers, 200 authors and some fields."""
+
+    def train(path):
+        config = job(box, dataset=papers(box, 400), output=path, **{"evaluate.batch_size": 50})
+        box.run(config, "--quiet")[0].ok()
+
+    return box.shared_folder("typed-run", train)
+
+
+def rows(box, run, *arguments, command="predict"):
+    """What the command writes, and its summary."""
+    out = box.path("rows.npy")
+    said = box.sluice(command, run, "--out", out, "-f", "-q", "-o", "json", *arguments).ok()
+    return np.load(out), json.loads(said.out)
+
+
+def opened(folder):
+    """Of a data set: first vertex and rows of features by type, edges (source, row) by relation."""
+    about = read_json(folder + "/metadata.json")
+    indptr, indices = np.load(folder + "/indptr.npy"), np.load(folder + "/indices.npy")
+    count = [t["count"] for t in about["types"]]
+    first = dict(zip((t["name"] for t in about["types"]), np.cumsum([0] + count)))
+    x = {t["name"]: np.load(f"{folder}/node_feat.{t['name']}.npy").astype(float)
+         if t.get("feat_dim") else np.ones((t["count"], 1)) for t in about["types"]}
+    edges, at = {}, 0
+    for r in about["relations"]:
+        n = len(x[r["target"]])
+        part = indptr[at : at + n + 1]
+        row = np.repeat(np.arange(n), np.diff(part))
+        edges[r["source"], r["name"], r["target"]] = (
+            indices[part[0] : part[-1]].astype(int) - first[r["source"]], row)
+        at += n
+    return x, edges
+
+
+def by_hand(run, layers=2):
+    """What PyG's HeteroConv of SAGEConv gives in each layer, and the outputs: in NumPy."""
+    config = read_json(run + "/config.json")
+    x, edges = opened(config["dataset"])
+    tensors = {k: v.astype(float) for k, v in read_tensors(run + "/model.best.safetensors").items()}
+    found = []
+    for layer in range(layers):
+        y = {t: 0 for t in x}
+        for (source, name, target), (s, t) in edges.items():
+            w = f"convs.{layer}.convs.<{source}___{name}___{target}>.lin_"
+            sums = np.zeros((len(x[target]), x[source].shape[1]))
+            np.add.at(sums, t, x[source][s])
+            mean = sums / np.maximum(np.bincount(t, minlength=len(sums)), 1)[:, None]
+            y[target] = y[target] + mean @ tensors[w + "l.weight"].T + tensors[w + "l.bias"]
+            y[target] = y[target] + x[target] @ tensors[w + "r.weight"].T
+        x = y if layer + 1 == layers else {t: np.maximum(v, 0) for t, v in y.items()}
+        found.append(x)
+    return found, x["paper"] @ tensors["lin.weight"].T + tensors["lin.bias"]
+
+
+def near(a, b):
+    return a.shape == b.shape and np.allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+def test_rows_are_those_of_the_model(box):
+    """Of outputs, and of each layer and type that a layer gives rows to."""
+    run = shared_run(box)
+    hidden, outputs = by_hand(run)
+    report = read_json(run + "/report.json")
+    found, said = rows(box, run)
+    assert near(found, outputs)
+    # Layer by layer: all papers twice, all authors once.
+    assert said["computed_rows"] == 400 + 400 + 200, said
+    assert said["test"]["accuracy"] == report["test_accuracy"], (said, report["test_accuracy"])
+    with open(box.path("job.json"), "w") as file:
+        json.dump(job(box, dataset=papers(box, 400)), file)
+    box.sluice("import-weights", run + "/model.best.safetensors", "--job", "job.json", "--out",
+               "runs/again", "--check", "rows.npy").ok()
+    ids = np.array([399, 3, 0, 3])
+    np.save(box.path("ids.npy"), ids)
+    found, said = rows(box, run, "--nodes", box.path("ids.npy"))
+    assert near(found, outputs[ids]) and said["computed_rows"] < 500, said
+    ids = np.array([7, 199, 7])
+    np.save(box.path("ids.npy"), ids)
+    for options, wanted in (
+        ((), hidden[1]["paper"]),
+        (("--layer", "0"), hidden[0]["paper"]),
+        (("--type", "author"), hidden[0]["author"]),
+        (("--type", "author", "--nodes", box.path("ids.npy")), hidden[0]["author"][ids]),
+    ):
+        assert near(rows(box, run, *options, command="embed")[0], wanted), options
+
+
+def test_what_there_is_not_is_refused(box):
+    run = shared_run(box)
+    for command, options, words in (
+        ("embed", ("--type", "field"), ("'field'", "no layer", "'paper', 'author'")),
+        ("embed", ("--type", "writer"), ("'writer'", "no such type", "'paper', 'author'")),
+        ("embed", ("--type", "author", "--layer", "1"), ("--layer 1", "'author'", "0 to 0")),
+        ("embed", ("--type", "author", "--set", "test"), ("--set test", "'paper'", "--set all")),
+        ("predict", ("--memory", "1g"), ("--memory", '"rsage"', "--chunk 64")),
+    ):
+        refused(box, box.sluice(command, run, "--out", "rows.npy", *options), *words)
+
+
+def weighted(box, source):
+    """The data set with weights of edges, of which a third and all of some rows are 0."""
+    def make(folder):
+        shutil.copytree(source, folder)
+        indptr = np.load(folder + "/indptr.npy")
+        weight = np.random.default_rng(5).integers(0, 3, indptr[-1]).astype(np.float32)
+        weight[indptr[3] : indptr[9]] = 0
+        np.save(folder + "/edge_weight.npy", weight)
+
+    return box.shared_folder("typed-weighted", make)
+
+
+@whole
+@cases("rgat", "rgcn", "weighted")
+def test_a_test_again(box, way):
+    """The test's metrics, bit for bit where its mini-batches are the same."""
+    sampler = "weighted" if way == "weighted" else "khop"
+    model = {"kind": "rsage" if way == "weighted" else way, "layers": 2, "hidden": 16}
+    dataset = papers(box, 400)
+    if way == "weighted":
+        dataset = weighted(box, dataset)
+    config = job(box, dataset=dataset, output="runs/a", model=model, **{"sampler.kind": sampler})
+    result, report = box.run(config)
+    result.ok()
+    found, said = rows(box, box.path("runs/a"), "--set", "test")
+    assert said["test"]["accuracy"] == report["test_accuracy"]
+    assert np.isclose(said["test"]["loss"], report["test"]["loss"], rtol=1e-6), report["test"]
+    everything, _ = rows(box, box.path("runs/a"), "--chunk", "1000")
+    assert near(found, everything[np.load(dataset + "/test_idx.npy")])
+
+
+# ---- MLPerf's job -------------------------------------------------------------------------------
+
+IGBH_JOB = os.path.join(ROOT, "config/examples/igbh-rgat.json")
+# IGBH-full in thousands, so a thousandth of it: vertices, and edges before their reverses.
+IGBH = {"paper": 269346, "author": 277221, "institute": 27, "fos": 713, "journal": 49,
+        "conference": 5}
+IGBH_EDGES = {"paper__cites__paper": 3996442, "paper__written_by__author": 641000,
+              "paper__topic__fos": 1061000, "author__affiliated_to__institute": 48000,
+              "paper__published__journal": 57000, "paper__venue__conference": 9000}
+
+
+def igbh(box, part, width, labelled):
+    """A data set of IGBH's shape by `import igb`; a part 1 is a thousandth. Labelled papers are of
+    four classes, which their features tell, and cite papers of their own."""
+    def make(folder):
+        rng, source = np.random.default_rng(3), folder + "-source"
+        counts = {t: max(1, round(n * part)) for t, n in IGBH.items()}
+        for name, n in IGBH_EDGES.items():
+            a, _, b = name.split("__")
+            ends = [rng.integers(0, counts[t], round(n * part), np.int32) for t in (a, b)]
+            if a == b:
+                ends[1] = np.minimum(ends[1] // 4 * 4 + ends[0] % 4, counts[a] - 1)
+            os.makedirs(f"{source}/processed/{name}")
+            np.save(f"{source}/processed/{name}/edge_index.npy", np.stack(ends, 1))
+        area = np.arange(counts["paper"]) % 4
+        label = np.where(np.arange(len(area)) < labelled, area, 2982)
+        for t, n in counts.items():
+            os.makedirs(f"{source}/processed/{t}")
+            x = rng.standard_normal((n, width), np.float32)
+            if t == "paper":
+                x[np.arange(n), area] += 4
+            np.save(f"{source}/processed/{t}/node_feat.npy", x)
+        np.save(f"{source}/processed/paper/node_label_2K.npy", label.astype(np.float32))
+        box.sluice("import", "igb", source, "--hetero", "--classes", "2983", "--reverse",
+                   "--remove-self-loops", "--add-self-loops", "--f16", "--nodes",
+                   counts["paper"], "--labelled", labelled, "--out", folder, "-q").ok()
+        shutil.rmtree(source)
+
+    return box.shared_folder(f"igbh-{part}-{width}", make)
+
+
+def igbh_run(box, dataset, *settings, options=()):
+    """MLPerf's job on that data, with other settings where they are given."""
+    settings = (f"dataset={dataset}", "output=runs/igbh", *settings)
+    sets = [word for s in settings for word in ("--set", s)]
+    return box.sluice("run", IGBH_JOB, *sets, *options)
+
+
+def is_planned(box, part):
+    """The dry run of the job as it is: types, relations, model, bytes, mini-batches."""
+    said = igbh_run(box, igbh(box, part, 16, 200), options=["--dry-run"]).ok().out
+    for t, n in IGBH.items():
+        assert f"  {t}: {max(1, round(n * part)):,} vertices, 16 features, " in said, said
+    assert "6 types, 11 relations, 2983 classes" in said, said
+    assert f"  conference -rev_venue-> paper: {round(9000 * part):,} edges\n" in said, said
+    assert "rgat, layers 3, hidden 512: 13,295,527 parameters" in said, said
+    assert "1 mini-batch" in said, said
+    return igbh(box, part, 16, 200)
+
+
+def test_the_job_of_mlperf(box):
+    """A small one learns until it has its target, and what it learned is applied."""
+    data = is_planned(box, 0.02)
+    small = ("sampler.batch_size=40", "model.hidden=32", "optimizer.lr=0.01", "epochs=40")
+    igbh_run(box, data, *small, "sampler.fanout=[5,4,3]", "evaluate.fanout=full").ok()
+    report = read_json(box.path("runs/igbh/report.json"))
+    *before, last = [e["val_accuracy"] for e in report["epochs"]]
+    assert max(before) < 0.72 <= last and report["test_accuracy"] > 0.5, report["test"]
+    assert "reached early_stopping.target, 0.72" in report["stopped_early"]["reason"], report
+    _, said = rows(box, box.path("runs/igbh"), "--set", "test", "--classes")
+    assert said["test"]["accuracy"] == report["test_accuracy"]
+
+
+@whole
+def test_the_job_of_mlperf_in_a_thousandth(box):
+    """As it is, but for widths: two mini-batches."""
+    data = is_planned(box, 1)
+    igbh_run(box, data, "model.hidden=32", "early_stopping.target=0", "evaluate.every=0",
+             "evaluate.test=never").ok()
+    report = read_json(box.path("runs/igbh/report.json"))
+    assert len(report["epochs"]) == 2, report
+    assert report["epochs"][1]["loss"] < report["epochs"][0]["loss"]
