@@ -23,6 +23,7 @@ static const struct rule {
     {"sampler.kind", "khop or weighted or labor", "take \"khop\""},
     {"sampler.subgraph", "directional", "take it out"},
     {"sampler.disjoint", "false", "take it out"},
+    {"sampler.time", "none", "take it out"},
     {"order.kind", "shuffled or listed", "take \"shuffled\""},
     {"store.features", "auto or memory",
      "take it out: features by type are read where they are mapped"},

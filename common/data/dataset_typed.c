@@ -304,11 +304,13 @@ int sl_dataset_refuse_types(const struct sl_dataset *ds, unsigned need)
     const struct sl_typed *t = &ds->typed;
     if (t->n_types == 0 || need & SL_TAKES_TYPES)
         return SL_OK;
-    return sl_fail(SL_EUNSUPPORTED,
-                   "data set %s: has several types (%u of vertices, %u relations), which `sluice "
-                   "inspect` and jobs read and nothing else does yet: import one relation of its "
-                   "source (`sluice import edgelist`, with --bipartite where it joins two types)",
-                   ds->path, t->n_types, t->n_relations);
+    return sl_fail(
+        SL_EUNSUPPORTED,
+        "data set %s: has several types (%u of vertices, %u relations), which jobs, `sluice "
+        "inspect` and `sluice featurize` read and nothing else does yet: import one "
+        "relation of its source (`sluice import edgelist`, with --bipartite where it joins two "
+        "types)",
+        ds->path, t->n_types, t->n_relations);
 }
 
 // ---- features -----------------------------------------------------------------------------------
