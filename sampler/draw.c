@@ -180,9 +180,10 @@ static bool put_shared(const struct sl_drawer *d, struct sl_block *block, uint32
         return false;
     memcpy(room.indptr, d->scratch[SL_SCRATCH_INDPTR].p,
            ((size_t)last->n_dst + 1) * sizeof *room.indptr);
-    memcpy(room.indices, d->scratch[SL_SCRATCH_INDICES].p,
-           (size_t)last->n_edges * sizeof *room.indices);
-    if (beside)
+    if (last->n_edges) // else there may be no array
+        memcpy(room.indices, d->scratch[SL_SCRATCH_INDICES].p,
+               (size_t)last->n_edges * sizeof *room.indices);
+    if (last->n_edges && beside)
         memcpy(room.second, d->scratch[SL_SCRATCH_BESIDE].p, (size_t)last->n_edges * beside);
     sl_block_end_hop(c, &all, last->n_edges, beside, &room);
     sl_block_share_hops(block, n_hops, &all);

@@ -341,7 +341,8 @@ static bool put_nodes(const struct sl_typed_drawer *d, struct sl_block *block,
     uint32_t *nodes =
         sl_block_place(c, (uint64_t)block->n_input * sizeof *nodes, &block->nodes_offset);
     for (uint32_t t = 0; nodes && t < types_of(d)->n_types; t++) {
-        memcpy(nodes, d->part[t].nodes.p, d->part[t].n * sizeof *nodes);
+        if (d->part[t].n) // else there may be no list
+            memcpy(nodes, d->part[t].nodes.p, d->part[t].n * sizeof *nodes);
         nodes += d->part[t].n;
     }
     return nodes != NULL;

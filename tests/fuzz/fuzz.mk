@@ -26,7 +26,7 @@ FUZZ_FLAGS  := -O1 -g1 -fno-omit-frame-pointer -fsanitize=address,undefined \
 FUZZ_CFLAGS  = $(CSTD) $(FUZZ_FLAGS) -fsanitize=fuzzer-no-link -Wall -Wextra -Wno-unused-parameter \
                -I. -I$(GEN) $(PKG_CFLAGS)
 FUZZ_PARTS  := $(foreach l,base text schema data device arena bus config page http,$(SRC_$(l))) \
-               $(foreach f,checkpoint checkpoint_check exit_status history link_bytes link_metrics metrics params placement plan ranking report resume row_files rundir score_order snapshot,$(or $(wildcard broker/*/$(f).c),$(error FUZZ_PARTS: broker has no $(f).c))) \
+               $(foreach f,checkpoint checkpoint_check early_stopping exit_status history link_bytes link_metrics metrics params placement plan ranking report resume row_files rundir score_order snapshot,$(or $(wildcard broker/*/$(f).c),$(error FUZZ_PARTS: broker has no $(f).c))) \
                $(patsubst %,dataset/%.c,array_reader edge_columns edge_heading line_fields line_scan pickle torch_file yaml_reader zip_reader)
 FUZZ_OBJ    := $(patsubst %.c,$(FUZZ_O)/obj/%.o,$(FUZZ_PARTS) tests/fuzz/fuzz.c) \
                $(PROTO_bus:%.proto=$(FUZZ_O)/obj/%.pb-c.o)

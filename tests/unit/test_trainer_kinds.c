@@ -669,6 +669,7 @@ TEST(tensors_start_as_those_of_pyg)
     c.model.heads = 3; // does not divide 8
     ck_assert_int_eq(fixture_model(&m, &c, 10, 3, sl_kernels_ref()), SL_EINVAL);
     ck_assert(strstr(sl_error_message(), "model.heads"));
+    sl_model_fini(&m);
 }
 
 TEST(bf16_products_stay_close)
