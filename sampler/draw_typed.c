@@ -7,6 +7,8 @@
 #include "common/base/error.h"
 #include "common/base/philox.h"
 
+enum { OFFSETS_AHEAD = 16 }; // vertices
+
 static const struct sl_typed *types_of(const struct sl_typed_drawer *d)
 {
     return &d->topology->dataset.typed;
@@ -129,6 +131,7 @@ struct draw {
     const struct sl_typed_part *target;
     struct sl_typed_part *source;
     uint32_t first, n_dst; // rows
+    uint64_t most;         // edges of these rows
 };
 
 static uint64_t edges_bound(const struct draw *r)
@@ -137,8 +140,10 @@ static uint64_t edges_bound(const struct draw *r)
         return (uint64_t)r->fanout * (r->n_dst - r->first);
     const uint32_t *rows = nodes_of(r->target);
     uint64_t edges = 0;
-    for (uint32_t i = r->first; i < r->n_dst; i++)
+    for (uint32_t i = r->first; i < r->n_dst; i++) {
+        __builtin_prefetch(&r->view.indptr[rows[SL_MIN(i + OFFSETS_AHEAD, r->n_dst - 1)]]);
         edges += r->view.indptr[rows[i] + (uint64_t)1] - r->view.indptr[rows[i]];
+    }
     return edges;
 }
 
@@ -199,7 +204,7 @@ static int draw_run(struct sl_typed_drawer *d, const struct draw *r, struct sl_b
                     struct sl_block_cursor *c)
 {
     const uint32_t beside = sl_draw_plan_beside(r->plan);
-    const uint64_t bound = edges_bound(r);
+    const uint64_t bound = r->most;
     const struct sl_block_cursor before = *c;
     struct sl_block_hop hop = {0};
     struct sl_hop_room room;
@@ -236,7 +241,7 @@ static int draw_more(struct sl_typed_drawer *d, const struct draw *r, const stru
 {
     const uint32_t beside = sl_draw_plan_beside(r->plan);
     struct sl_typed_rows *rows = &d->rows[r->relation];
-    const uint64_t bound = rows->n_edges + edges_bound(r);
+    const uint64_t bound = rows->n_edges + r->most;
     const uint64_t fit = c->capacity / (sizeof(uint32_t) + beside);
     const uint64_t edges = SL_MIN(bound, fit);
     if (edges < rows->n_edges)
@@ -278,8 +283,9 @@ static int draw_hop(struct sl_typed_drawer *d, const struct sl_draw_plan *plan, 
         if (r.fanout == 0 || r.first == r.n_dst)
             continue;
         r.view = sl_topology_relation(d->topology, i);
+        r.most = edges_bound(&r);
         SL_TRY(make_map(r.source));
-        SL_TRY(reserve_nodes(d, relation->source, edges_bound(&r)));
+        SL_TRY(reserve_nodes(d, relation->source, r.most));
         SL_TRY(plan->expand_new ? draw_more(d, &r, block, c) : draw_run(d, &r, block, c));
     }
     for (uint32_t i = 0; i < t->n_types; i++)
