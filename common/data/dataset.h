@@ -227,6 +227,22 @@ static inline uint64_t sl_dataset_degree(const struct sl_dataset *ds, uint64_t v
     return ds->indptr[v + 1] - ds->indptr[v];
 }
 
+// The row of n_rows from first_row on in whose list the edge stands.
+static inline uint64_t sl_row_of_edge(const struct sl_dataset *ds, uint64_t first_row,
+                                      uint64_t n_rows, uint64_t edge)
+{
+    // indptr[low] <= edge < indptr[high]
+    uint64_t low = first_row, high = first_row + n_rows;
+    while (high - low > 1) {
+        const uint64_t middle = low + (high - low) / 2;
+        if (ds->indptr[middle] <= edge)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
 // Source of edge e.
 static inline uint32_t sl_dataset_source(const struct sl_dataset *ds, uint64_t e)
 {

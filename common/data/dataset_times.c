@@ -50,27 +50,13 @@ struct pass {
     const int64_t *time;
 };
 
-// The last row that begins at or before an edge.
-static uint64_t row_of(const struct sl_dataset *ds, uint64_t edge)
-{
-    uint64_t low = 0, high = sl_dataset_lists(ds);
-    while (high - low > 1) {
-        const uint64_t middle = low + (high - low) / 2;
-        if (ds->indptr[middle] <= edge)
-            low = middle;
-        else
-            high = middle;
-    }
-    return low;
-}
-
 // The first edge of a block that is earlier than the one before it in its list; n_edges: none is.
 static uint64_t first_fall(const struct pass *p, uint64_t block)
 {
     const struct sl_dataset *ds = p->ds;
     const uint64_t begin = block * BLOCK_EDGES;
     const uint64_t end = SL_MIN(begin + BLOCK_EDGES, ds->n_edges);
-    uint64_t row = row_of(ds, begin);
+    uint64_t row = sl_row_of_edge(ds, 0, sl_dataset_lists(ds), begin);
     for (uint64_t e = begin; e < end; row++) {
         const uint64_t last = SL_MIN(ds->indptr[row + 1], end);
         for (e = SL_MAX(e, ds->indptr[row] + 1); e < last; e++)
@@ -108,7 +94,8 @@ int sl_dataset_take_times(struct sl_dataset *ds, unsigned need, int threads)
         return SL_OK;
     const int64_t *time = ds->files->npy[SL_FILE_EDGE_TIME].data;
     if (!ds->times_rise) {
-        const uint64_t e = find_fall(ds, threads), v = row_of(ds, e);
+        const uint64_t e = find_fall(ds, threads),
+                       v = sl_row_of_edge(ds, 0, sl_dataset_lists(ds), e);
         return sl_fail(SL_EFORMAT,
                        "%s/edge_time.npy: element %" PRIu64 " (edge %" PRIu64 " of vertex %" PRIu64
                        ") is %" PRId64 ", earlier than the one before it, %" PRId64

@@ -196,28 +196,13 @@ static void advise(const char *from, uint64_t bytes, int advice)
     (void)madvise((void *)begin, end - begin, advice);
 }
 
-// The row in whose list an edge stands.
-static uint64_t row_of(const struct pass *p, uint64_t edge)
-{
-    const struct sl_dataset *ds = p->graph;
-    // indptr[low] <= edge < indptr[high]
-    uint64_t low = p->rows->first_row, high = low + p->rows->n_rows;
-    while (high - low > 1) {
-        const uint64_t middle = low + (high - low) / 2;
-        if (ds->indptr[middle] <= edge)
-            low = middle;
-        else
-            high = middle;
-    }
-    return low;
-}
-
 // Whether one of the edges begin .. end - 1 leads from a vertex to itself.
 static bool has_loop(const struct pass *p, uint64_t begin, uint64_t end)
 {
     const struct sl_dataset *ds = p->graph;
     uint64_t at = begin;
-    for (uint64_t row = row_of(p, begin); at < end; row++) {
+    for (uint64_t row = sl_row_of_edge(p->graph, p->rows->first_row, p->rows->n_rows, begin);
+         at < end; row++) {
         const uint64_t stop = SL_MIN(ds->indptr[row + 1], end);
         const uint64_t v = row - p->rows->first_row + p->rows->vertex;
         const bool found = p->elem_bytes == 4
@@ -239,7 +224,7 @@ static bool has_fall(const struct pass *p, uint64_t begin, uint64_t end)
     uint64_t falls = p->elem_bytes == 4
                          ? falls32((const uint32_t *)ds->indices + first, end - first)
                          : falls64((const uint64_t *)ds->indices + first, end - first);
-    uint64_t row = row_of(p, first);
+    uint64_t row = sl_row_of_edge(p->graph, p->rows->first_row, p->rows->n_rows, first);
     for (uint64_t at = ds->indptr[row]; falls > 0 && at < end; at = ds->indptr[++row])
         if (at >= first && ds->indptr[row + 1] > at)
             falls -= sl_dataset_source(ds, at) < sl_dataset_source(ds, at - 1);

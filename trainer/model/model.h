@@ -108,7 +108,7 @@ struct sl_model {
 // learned columns are added where the job has them. `typed` (n_types not 0) is the graph's where it
 // has several types, each with its own width; else NULL or without types. SL_EUNSUPPORTED for a
 // kind that is not in the table, SL_EINVAL. The configuration is not kept, the objective and
-// `typed` are. The struct must not move afterwards, and sl_model_fini() is due whatever is returned.
+// `typed` are. The struct must not move afterwards. sl_model_fini() is due whatever is returned.
 int sl_model_init(struct sl_model *model, const struct sl_config *config, uint32_t feat_dim,
                   const struct sl_typed *typed, const struct sl_objective *objective,
                   const struct sl_device *device, const struct sl_kernels *kernels);
