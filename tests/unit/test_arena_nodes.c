@@ -366,6 +366,22 @@ TEST(an_entry_of_another_node_has_this_ones_times_and_names_its_workers)
     destroy_arena();
 }
 
+// Its clock was compared while the machine was busy: by that it would be done in the next hour.
+TEST(what_another_node_sent_is_past)
+{
+    init(3, 2);
+    open_train(CELLS, 0, 0);
+    const struct sl_nodes_step s = next_step();
+    struct sl_nodes_batch b = batch_of(&s, 1);
+    b.entry = (struct sl_batch_entry){.claimed_at_ns = 1000, .done_at_ns = sl_now_ns()};
+    const int64_t hour_ns = INT64_C(3600000000000);
+    ck_assert_int_eq(sl_nodes_batch_arrived(&arena, &s, 1, 1, &b, hour_ns), SL_OK);
+    const struct sl_batch_entry *e = sl_ledger_entry(&arena, s.seq, 1);
+    ck_assert_uint_le(e->done_at_ns, sl_now_ns());
+    ck_assert_uint_ge(e->done_at_ns, b.entry.done_at_ns);
+    destroy_arena();
+}
+
 // --- an evaluation ---
 
 enum { WORDS = 2 };
