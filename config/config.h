@@ -581,6 +581,11 @@ bool sl_config_find_key(const char *word, char path[SL_CONFIG_KEY_BYTES]);
 // holds exactly this, so it is printed without another newline.
 char *sl_config_schema(void);
 
+// What a key of the job file may hold, its default and what it means, in lines for people; of an
+// object those of all its keys; NULL: all keys. `word` as sl_config_find_key() has it. *out is
+// owned. SL_EINVAL for what is no key, with the nearest one; SL_ENOMEM.
+int sl_config_explain(const char *word, char **out);
+
 // Whether the job needs sl_config_use_gpus(): its devices are "auto", or name a GPU. To find out
 // what GPUs there are takes a process.
 bool sl_config_asks_for_gpus(const struct sl_config *config);

@@ -337,9 +337,9 @@ static bool find_last(const struct sl_arena *a, const struct sl_batch_entry *ent
 }
 
 /*
- * A batch is trained with what all batches of the updates before made, and so done after them. Where
- * another node's clock says otherwise by as much as the two can be compared, it is wrong: the time
- * that is found is never longer than the epoch's.
+ * A batch is trained with what all batches of the updates before made, and so done after them.
+ * Where another node's clock says otherwise, by as little as clocks can be compared, it is wrong:
+ * the time that is found is never longer than the epoch's.
  */
 void sl_epoch_find_latest(struct sl_epoch *f, const struct sl_arena *a,
                           const struct sl_batch_entry *entries, uint64_t n, struct sl_span when)
