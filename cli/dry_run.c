@@ -226,7 +226,7 @@ static void print_rows(const struct store *s, uint64_t n_batches)
 static struct sl_row_table_shape learned_shape(const struct sl_config *c,
                                                const struct sl_dataset *ds)
 {
-    return (struct sl_row_table_shape){.n_rows = ds->n_nodes,
+    return (struct sl_row_table_shape){.n_rows = sl_dataset_learned_rows(ds),
                                        .dim = sl_config_learned_dim(c),
                                        .n_state = c->optimizer.kind == SL_OPTIMIZER_SGD ? 1 : 2};
 }

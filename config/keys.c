@@ -375,7 +375,8 @@ const struct sl_key sl_keys[] = {
      .words = feature_origins, .fallback = "\"file\"",
      OWN,
      .doc = "file: the data set's features. learned: a row of numbers for each vertex, which "
-            "training changes. both: the features, and learned numbers behind them."},
+            "training changes. both: the features, and learned numbers behind them; of a graph of "
+            "several types the features of types that have them, and learned rows of the others."},
     {.path = "features.dim", .type = SL_KEY_INTEGER, AT(features.dim), FIXED,
      .min = 1, .max = 65536, .fallback = "64",
      .only_key = "features.kind", .only_word = "learned or both",

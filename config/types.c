@@ -19,7 +19,8 @@ static const struct rule {
     const char *key, *words, *advice;
 } rules[] = {
     {"task.kind", "node", "take \"node\", as links are learned on graphs of one type alone"},
-    {"features.kind", "file", "take \"file\", as rows are learned on graphs of one type alone"},
+    {"features.kind", "file or both",
+     "take \"both\": types that have no features then have learned rows"},
     {"sampler.kind", "khop or weighted or labor", "take \"khop\""},
     {"sampler.subgraph", "directional", "take it out"},
     {"sampler.disjoint", "false", "take it out"},
@@ -87,6 +88,16 @@ static int check_model(const struct sl_config *c, const struct sl_dataset *ds)
         list_kinds(typed, kinds, sizeof kinds));
 }
 
+static int check_learned(const struct sl_config *c, const struct sl_dataset *ds)
+{
+    if (sl_config_learned_dim(c) == 0 || sl_dataset_learned_rows(ds) > 0)
+        return SL_OK;
+    return sl_fail(SL_EINVAL,
+                   "features.kind: found \"both\" with data set '%s', each of whose types has "
+                   "features, wanted one without, whose rows are learned: take \"file\"",
+                   ds->path);
+}
+
 static int check_plain(const struct sl_config *c, const struct sl_dataset *ds)
 {
     const bool trains = sl_fanout_is_named(&c->sampler.fanout_names);
@@ -121,7 +132,10 @@ int sl_config_check_types(const struct sl_config *c, const struct sl_dataset *ds
         for (size_t i = 0; i < SL_COUNT_OF(rules); i++)
             SL_TRY(check_rule(&rules[i], c, ds));
     SL_TRY(check_model(c, ds));
-    return ds->typed.n_types > 0 ? check_machine(c, ds) : check_plain(c, ds);
+    if (ds->typed.n_types == 0)
+        return check_plain(c, ds);
+    SL_TRY(check_learned(c, ds));
+    return check_machine(c, ds);
 }
 
 void sl_config_settle_types(struct sl_config *c, const struct sl_dataset *ds)

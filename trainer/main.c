@@ -172,14 +172,16 @@ static int open_rows(struct program *p)
         return SL_OK;
     SL_TRY(sl_row_table_open(fd[SL_SHARED_ROWS], fd[SL_SHARED_ROWS_WORK], &p->rows));
     const struct sl_row_table_shape *shape = &p->rows.shape;
-    if (shape->dim != p->model.learned.dim || shape->n_rows != p->dataset.n_nodes ||
+    if (shape->dim != p->model.learned.dim ||
+        shape->n_rows != sl_dataset_learned_rows(&p->dataset) ||
         shape->n_state != sl_sync_state_arrays(p->config.optimizer.kind) ||
         shape->n_slots != p->config.updates.batches_per_update)
         return sl_fail(SL_EPROTO,
                        "learned rows: %llu of %u numbers, wanted %llu of %u: broker and "
                        "trainer are not of the same build",
                        (unsigned long long)shape->n_rows, shape->dim,
-                       (unsigned long long)p->dataset.n_nodes, p->model.learned.dim);
+                       (unsigned long long)sl_dataset_learned_rows(&p->dataset),
+                       p->model.learned.dim);
     p->model.learned.n_rows = shape->n_rows;
     return SL_OK;
 }

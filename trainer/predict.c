@@ -501,6 +501,7 @@ static int open_rows(struct program *p)
 {
     struct sl_learned_rows *learned = &p->model.learned;
     const struct sl_npy_header *h = &p->learned.head;
+    const uint64_t n_rows = sl_dataset_learned_rows(&p->dataset);
     char shape[128];
     if (learned->dim == 0)
         return SL_OK;
@@ -512,15 +513,16 @@ static int open_rows(struct program *p)
                        "cpu",
                        p->a.device);
     SL_TRY(sl_npy_open(p->a.rows, &p->learned));
-    if (h->dtype != SL_DTYPE_F32 || h->ndim != 2 || h->shape[0] != p->dataset.n_nodes ||
+    if (h->dtype != SL_DTYPE_F32 || h->ndim != 2 || h->shape[0] != n_rows ||
         h->shape[1] != learned->dim)
         return sl_fail(SL_EFORMAT,
                        "%s: found %s %s, wanted float32 (%llu, %u), a row for each vertex of data "
-                       "set %s: learned rows are of the data set that they were trained on",
+                       "set %s that has one: learned rows are of the data set that they were "
+                       "trained on",
                        p->a.rows, sl_npy_dtype_name(h->dtype),
-                       sl_npy_shape_text(h, shape, sizeof shape),
-                       (unsigned long long)p->dataset.n_nodes, learned->dim, p->dataset.path);
-    learned->n_rows = p->dataset.n_nodes;
+                       sl_npy_shape_text(h, shape, sizeof shape), (unsigned long long)n_rows,
+                       learned->dim, p->dataset.path);
+    learned->n_rows = n_rows;
     learned->rows = p->learned.data;
     return SL_OK;
 }

@@ -192,6 +192,12 @@ static inline uint64_t sl_dataset_rows(const struct sl_dataset *ds)
     return ds->shard.count ? ds->shard.n_local : ds->n_nodes;
 }
 
+// Rows that may be learned: one for each vertex, or for those of types without features.
+static inline uint64_t sl_dataset_learned_rows(const struct sl_dataset *ds)
+{
+    return ds->typed.n_types ? sl_typed_bare_before(&ds->typed, ds->typed.n_types) : ds->n_nodes;
+}
+
 // Vertices that may have a label and stand in lists: of a typed graph those of the first type, so
 // their ids are their numbers in it.
 static inline uint64_t sl_dataset_labelled(const struct sl_dataset *ds)

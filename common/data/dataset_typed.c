@@ -30,6 +30,14 @@ bool sl_typed_is_name(const char *name)
     return n > 0 && n < SL_TYPE_NAME_BYTES && name[n] == '\0';
 }
 
+uint64_t sl_typed_bare_before(const struct sl_typed *t, uint32_t type)
+{
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < type; i++)
+        n += t->type[i].feat_dim == 0 ? t->type[i].n : 0;
+    return n;
+}
+
 uint32_t sl_typed_find_type(const struct sl_typed *t, const char *name)
 {
     uint32_t i = 0;

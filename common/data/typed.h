@@ -62,6 +62,10 @@ static inline uint64_t sl_type_feature_bytes(const struct sl_vertex_type *type)
     return type->feat ? type->n * type->feat_dim * sl_dtype_bytes(type->feat_dtype) : 0;
 }
 
+// Vertices of the types before that one that have no features; n_types: of all. Learned rows
+// (features.kind) are theirs: type after type.
+uint64_t sl_typed_bare_before(const struct sl_typed *t, uint32_t type);
+
 // The relation that a row is of.
 uint32_t sl_typed_relation_of(const struct sl_typed *t, uint64_t row);
 

@@ -1,6 +1,9 @@
 """Jobs on graphs of several types: what they learn, that it does not depend on who works, fanouts
 by relation, and what is not there yet."""
 
+import json
+import shutil
+
 import numpy as np
 
 from harness import cases, fingerprint, read_json, small_job, whole
@@ -88,6 +91,30 @@ def test_what_is_not_there_is_refused(box):
         refused(box, plan(box, setting), *words)
     # Following the advice.
     plan(box, 'sampler.fanout={"writes": [1, 1], "*": [1, 1]}').ok()
+
+
+def test_learned_rows_are_those_of_types_without_features(box):
+    changes = {"features.kind": "learned", "features.dim": 5}
+    said = plan(box, config=job(box, **changes))
+    refused(box, said, "features.kind", '"learned"', "file or both", 'take "both"')
+    said = plan(box, "features.kind=both", config=job(box, **changes)).ok().out
+    assert "learned     5 numbers a vertex: 80 B each" in said, said
+
+    def all_have_features(folder):
+        shutil.copytree(papers(box), folder, dirs_exist_ok=True)
+        about = read_json(folder + "/metadata.json")
+        for kind in about["types"]:
+            if not kind.get("feat_dim"):
+                kind["feat_dim"] = 1
+                np.save(f"{folder}/node_feat.{kind['name']}.npy",
+                        np.ones((kind["count"], 1), np.float32))
+        with open(folder + "/metadata.json", "w") as file:
+            json.dump(about, file)
+
+    changes = {"features.kind": "both", "dataset": box.shared_folder("bare", all_have_features)}
+    said = plan(box, config=job(box, **changes))
+    refused(box, said, "features.kind", "each of whose types has features", 'take "file"')
+    plan(box, "features.kind=file", config=job(box, **changes)).ok()
 
 
 def test_kinds_of_models_and_of_graphs_go_together(box):
@@ -182,6 +209,7 @@ WAYS = {
               "sampler.kind": "labor", "model.norm": "layer"},
     "rgat": {"model.kind": "rgat", "model.heads": 2, "model.attention_dropout": 0.2},
     "rgcn": {"model.kind": "rgcn", "model.bases": 2},
+    "learned": {"features.kind": "both", "features.dim": 6, "model.input_dropout": 0.1},
 }
 
 
@@ -196,7 +224,7 @@ def same_bits(box, way):
     assert all(f == found[1, 1] for f in found.values()), found
 
 
-@cases("plain", "rgat")
+@cases("plain", "rgat", "learned")
 def test_same_bits_for_every_split(box, way):
     same_bits(box, way)
 

@@ -29,14 +29,20 @@ def rows(box, run, *arguments, command="predict"):
     return np.load(out), json.loads(said.out)
 
 
-def opened(folder):
-    """Of a data set: first vertex and rows of features by type, edges (source, row) by relation."""
+def opened(folder, learned=None):
+    """Of a data set: rows of features by type, edges (source, row) by relation. Rows of types
+    without features are of `learned`, type after type, or ones."""
     about = read_json(folder + "/metadata.json")
     indptr, indices = np.load(folder + "/indptr.npy"), np.load(folder + "/indices.npy")
     count = [t["count"] for t in about["types"]]
     first = dict(zip((t["name"] for t in about["types"]), np.cumsum([0] + count)))
     x = {t["name"]: np.load(f"{folder}/node_feat.{t['name']}.npy").astype(float)
          if t.get("feat_dim") else np.ones((t["count"], 1)) for t in about["types"]}
+    at = 0
+    for t in about["types"]:
+        if learned is not None and not t.get("feat_dim"):
+            x[t["name"]] = learned[at : at + t["count"]].astype(float)
+            at += t["count"]
     edges, at = {}, 0
     for r in about["relations"]:
         n = len(x[r["target"]])
@@ -51,7 +57,8 @@ def opened(folder):
 def by_hand(run, layers=2):
     """What PyG's HeteroConv of SAGEConv gives in each layer, and the outputs: in NumPy."""
     config = read_json(run + "/config.json")
-    x, edges = opened(config["dataset"])
+    rows = run + "/embedding.best.npy"
+    x, edges = opened(config["dataset"], np.load(rows) if os.path.exists(rows) else None)
     tensors = {k: v.astype(float) for k, v in read_tensors(run + "/model.best.safetensors").items()}
     found = []
     for layer in range(layers):
@@ -99,6 +106,22 @@ def test_rows_are_those_of_the_model(box):
         (("--type", "author", "--nodes", box.path("ids.npy")), hidden[0]["author"][ids]),
     ):
         assert near(rows(box, run, *options, command="embed")[0], wanted), options
+
+
+def test_rows_are_those_of_learned_rows(box):
+    """Of the authors, who have no features; in one mini-batch, and layer by layer."""
+    changes = {"features.kind": "both", "features.dim": 5, "evaluate.batch_size": 50}
+    result, report = box.run(job(box, dataset=papers(box, 400), output="runs/learned", **changes))
+    run = box.path("runs/learned")
+    result.ok()
+    assert np.load(run + "/embedding.best.npy").shape == (200, 5)
+    _, outputs = by_hand(run)
+    found, said = rows(box, run)
+    assert near(found, outputs)
+    assert said["test"]["accuracy"] == report["test_accuracy"], (said, report["test_accuracy"])
+    ids = np.array([399, 3, 0, 3])
+    np.save(box.path("ids.npy"), ids)
+    assert near(rows(box, run, "--nodes", box.path("ids.npy"))[0], outputs[ids])
 
 
 def test_what_there_is_not_is_refused(box):

@@ -37,6 +37,7 @@ static const struct variant {
 };
 
 static struct typed_graph graph;
+static uint32_t learned_dim; // of types without features, of which authors are one then; 0: none is
 
 static void assert_ok(int rc)
 {
@@ -46,6 +47,7 @@ static void assert_ok(int rc)
 static void setup(void)
 {
     typed_graph_init(&graph, 5);
+    learned_dim = 0;
     sl_kernels_set_threads(1);
 }
 
@@ -65,6 +67,8 @@ static struct sl_config config_of(const struct variant *v)
     c.model.dropout = v->dropout;
     c.model.input_dropout = v->dropout / 2;
     c.model.attention_dropout = v->dropout;
+    c.features.kind = learned_dim ? SL_INPUT_OF_BOTH : SL_INPUT_OF_FILE;
+    c.features.dim = learned_dim;
     return c;
 }
 
@@ -79,15 +83,34 @@ struct scene {
     struct sl_config config;
     struct sl_model model;
     struct sl_block *block;
-    float *x, *params, *gradient;
-    double *exact; // the parameters
+    float *x, *params, *gradient, *rows, *row_gradient;
+    double *exact, *exact_rows; // the parameters and learned rows
     struct typed_naive naive;
 };
+
+// Learned rows, as a table has them, and where their gradient goes.
+static void make_rows(struct scene *s)
+{
+    struct sl_learned_rows *learned = &s->model.learned;
+    struct fixture_rng r = {.seed = 41};
+    learned->n_rows = sl_typed_bare_before(&graph.typed, TYPED_TYPES);
+    const uint64_t n = learned->n_rows * learned->dim;
+    s->rows = fixture_alloc((n + 1) * sizeof *s->rows);
+    s->exact_rows = fixture_alloc((n + 1) * sizeof *s->exact_rows);
+    s->row_gradient =
+        fixture_alloc(((uint64_t)s->block->n_input * learned->dim + 1) * sizeof *s->row_gradient);
+    for (uint64_t i = 0; i < n; i++)
+        s->exact_rows[i] = (double)(s->rows[i] = fixture_float(&r, 1));
+    learned->rows = s->rows;
+    learned->gradient = s->row_gradient;
+}
 
 static void scene_init(struct scene *s, const struct variant *v, const struct sl_kernels *kernels,
                        const uint32_t *seeds, uint32_t n_seeds)
 {
     *s = (struct scene){.config = config_of(v)};
+    if (learned_dim)
+        graph.type[1].feat_dim = 0;
     ck_assert_msg(init(&s->model, &s->config, kernels) == SL_OK, "%s", sl_error_message());
     s->block = typed_block(&graph, seeds, n_seeds, v->layers, 3, CLASSES, 11);
     assert_ok(sl_typed_block_check(s->block, &graph.typed));
@@ -96,6 +119,7 @@ static void scene_init(struct scene *s, const struct variant *v, const struct sl
     s->params = fixture_params(&s->model, 31);
     s->gradient = fixture_alloc((s->model.n_params + 1) * sizeof *s->gradient);
     s->exact = fixture_alloc((s->model.n_params + 1) * sizeof *s->exact);
+    make_rows(s);
     for (uint64_t i = 0; i < s->model.n_params; i++)
         s->exact[i] = (double)s->params[i];
     s->naive = (struct typed_naive){.g = &graph,
@@ -103,6 +127,7 @@ static void scene_init(struct scene *s, const struct variant *v, const struct sl
                                     .model = &s->model,
                                     .block = s->block,
                                     .x = s->x,
+                                    .rows = s->exact_rows,
                                     .params = s->exact,
                                     .classes = CLASSES};
 }
@@ -115,6 +140,9 @@ static void scene_fini(struct scene *s)
     free(s->params);
     free(s->gradient);
     free(s->exact);
+    free(s->rows);
+    free(s->row_gradient);
+    free(s->exact_rows);
 }
 
 static const uint32_t SEED_IDS[SEEDS] = {0, 22, 3, 7, 12, 5, 9};
@@ -200,6 +228,27 @@ static void check_gradient(struct scene *s, const char *name)
     }
 }
 
+// Some numbers of the gradient of learned rows.
+static void check_row_gradient(struct scene *s, const char *name)
+{
+    const uint32_t dim = s->model.learned.dim;
+    uint32_t *ids = fixture_alloc((s->block->n_input + 1) * sizeof *ids);
+    const uint32_t n = sl_model_learned_ids(&s->model, sl_block_here(s->block), ids);
+    ck_assert_uint_gt(n, s->config.model.layers); // authors, and in most blocks the venue behind
+    ck_assert_uint_lt(ids[0], graph.type[1].n);
+    for (uint32_t i = 0; i < n * dim; i += 3) {
+        double *at = &s->exact_rows[ids[i / dim] * dim + i % dim];
+        const double kept = *at, step = 1e-5;
+        *at = kept + step;
+        double slope = typed_naive_loss(&s->naive);
+        *at = kept - step;
+        slope = (slope - typed_naive_loss(&s->naive)) / (2 * step);
+        *at = kept;
+        check_near(name, (double)s->row_gradient[i], slope, 2e-4);
+    }
+    free(ids);
+}
+
 static void train(struct scene *s, struct sl_loss_result *loss)
 {
     float *x = copy_input(s);
@@ -236,6 +285,22 @@ LOOP_TEST(gradients_are_finite_differences_of_the_naive_model, 0, SL_COUNT_OF(VA
     check_near(v->name, loss.loss, typed_naive_loss(&s.naive), 1e-5);
     check_gradient(&s, v->name);
     check_running(&s);
+    scene_fini(&s);
+}
+
+LOOP_TEST(learned_rows_of_types_without_features_have_their_gradient, 0, SL_COUNT_OF(VARIANTS) * 2)
+{
+    const struct variant *v = &VARIANTS[_i / 2];
+    struct scene s;
+    struct sl_loss_result loss;
+    learned_dim = 4;
+    scene_init(&s, v, _i % 2 ? sl_kernels_cpu() : sl_kernels_ref(), SEED_IDS, SEEDS);
+    check_logits(&s, v->name);
+    s.naive.training = true;
+    train(&s, &loss);
+    check_near(v->name, loss.loss, typed_naive_loss(&s.naive), 1e-5);
+    check_gradient(&s, v->name);
+    check_row_gradient(&s, v->name);
     scene_fini(&s);
 }
 
@@ -363,10 +428,6 @@ TEST(what_a_model_cannot_be_is_refused_by_name)
     c = config_of(&VARIANTS[9]);
     c.model.blocks = 4;
     check_refused(&c, "model.hidden: found 6 with 4 blocks", "model.blocks");
-    c = config_of(&VARIANTS[0]);
-    c.features.kind = SL_INPUT_LEARNED;
-    c.features.dim = 4;
-    check_refused(&c, "learned rows", "features.kind");
     c = config_of(&VARIANTS[0]);
     fixture_link(&c, 4, SL_DECODER_DOT, SL_COMBINE_PRODUCT, SL_PAIR_LOSS_BCE);
     check_refused(&c, "links", "task.kind");

@@ -213,7 +213,8 @@ struct typed_naive {
     const struct sl_config *config;
     const struct sl_model *model; // for the names and places of its tensors alone
     const struct sl_block *block;
-    const float *x; // features before dropout
+    const float *x;     // features before dropout
+    const double *rows; // learned, of the types without features
     const double *params;
     uint32_t classes;
     bool training;
@@ -264,7 +265,8 @@ static inline struct typed_rows typed_rows(const struct typed_naive *m, uint32_t
     struct typed_rows rows = {0};
     for (uint32_t t = 0; t < TYPED_TYPES; t++) {
         rows.n[t] = sl_block_types(m->block)[t].n[h];
-        rows.dim[t] = dim ? dim : SL_MAX(m->g->type[t].feat_dim, 1u);
+        const uint32_t own = m->g->type[t].feat_dim;
+        rows.dim[t] = dim ? dim : SL_MAX(own ? own : sl_config_learned_dim(m->config), 1u);
         rows.of[t] = fixture_alloc((rows.n[t] * (uint64_t)rows.dim[t] + 1) * sizeof(double));
     }
     return rows;
@@ -490,17 +492,30 @@ static inline struct typed_rows typed_naive_layer(const struct typed_naive *m, u
     return y;
 }
 
+// Number i of a type's rows before dropout.
+static inline double typed_input_of(const struct typed_naive *m, uint32_t t, uint32_t i)
+{
+    const uint32_t dim = sl_config_learned_dim(m->config);
+    const float *x = m->x + sl_typed_rows_at(m->block, &m->g->typed, t, false) / sizeof *x;
+    if (m->g->type[t].feat_dim > 0)
+        return (double)x[i];
+    if (dim == 0)
+        return 1;
+    const uint64_t v = sl_block_nodes(m->block)[sl_block_types(m->block)[t].first + i / dim];
+    const uint64_t row = sl_typed_bare_before(&m->g->typed, t) + v - m->g->type[t].first;
+    return m->rows[row * dim + i % dim];
+}
+
 // Features after dropout and, where the model has it, the linear layer of each type.
 static inline struct typed_rows typed_naive_input(const struct typed_naive *m)
 {
     const uint32_t d = m->config->model.hidden;
     struct typed_rows x = typed_rows(m, m->block->n_hops, 0);
     for (uint32_t t = 0; t < TYPED_TYPES; t++) {
-        const float *from =
-            m->x + sl_typed_rows_at(m->block, &m->g->typed, t, false) / sizeof *from;
+        const bool masked = m->g->type[t].feat_dim > 0 || sl_config_learned_dim(m->config) > 0;
         float *mask = typed_mask(m, m->config->model.input_dropout, 0, t, x.n[t], x.dim[t]);
         for (uint32_t i = 0; i < x.n[t] * x.dim[t]; i++)
-            x.of[t][i] = m->g->type[t].feat_dim ? (double)from[i] * (double)mask[i] : 1;
+            x.of[t][i] = typed_input_of(m, t, i) * (masked ? (double)mask[i] : 1);
         free(mask);
     }
     if (m->config->model.kind != SL_MODEL_RGCN)

@@ -118,12 +118,11 @@ static int check_config(const struct sl_config *config, uint32_t feat_dim,
     if (config->model.layers == 0 || config->model.layers > SL_CONFIG_MAX_LAYERS)
         return sl_fail(SL_EINVAL, "model.layers: found %u, wanted 1 to %d", config->model.layers,
                        SL_CONFIG_MAX_LAYERS);
-    if (typed && (sl_config_is_links(config) || sl_config_learned_dim(config) > 0))
-        return sl_fail(SL_EUNSUPPORTED, "model.kind \"%s\": graphs of several types have no %s",
-                       sl_model_kind_name(config->model.kind),
-                       sl_config_is_links(config)
-                           ? "links yet: set task.kind to \"node\""
-                           : "learned rows yet: set features.kind to \"file\"");
+    if (typed && sl_config_is_links(config))
+        return sl_fail(SL_EUNSUPPORTED,
+                       "model.kind \"%s\": graphs of several types have no links yet: set "
+                       "task.kind to \"node\"",
+                       sl_model_kind_name(config->model.kind));
     if (typed && n_outputs > 0)
         return SL_OK; // each type has its own features
     if (feat_dim + sl_config_learned_dim(config) == 0 || n_outputs == 0)
@@ -163,7 +162,8 @@ static int add_layers(struct sl_model *model, const struct sl_config *config, ui
 static int add_typed_layers(struct sl_model *model, const struct sl_config *config,
                             const struct sl_typed *typed)
 {
-    SL_TRY(sl_typed_model_create(config, typed, &model->options, &model->env, &model->typed));
+    SL_TRY(sl_typed_model_create(config, typed, &model->options, &model->env, &model->learned,
+                                 &model->typed));
     const uint32_t n = sl_typed_model_count(model->typed);
     SL_TRY(room_for_tensors(model, n + SL_JUMPING_TENSORS));
     sl_typed_model_describe(model->typed, model->tensor, &model->n_params);
@@ -212,7 +212,7 @@ int sl_model_init(struct sl_model *model, const struct sl_config *config, uint32
         .notes = &model->notes,
     };
     model->learned = (struct sl_learned_rows){
-        .from = config->features.kind == SL_INPUT_LEARNED ? 0 : feat_dim,
+        .from = typed || config->features.kind == SL_INPUT_LEARNED ? 0 : feat_dim,
         .dim = sl_config_learned_dim(config),
     };
     model->jumping = (struct sl_jumping){.kind = config->model.jumping,
@@ -578,6 +578,16 @@ static int loss_of(struct sl_model *model, struct sl_block_view block, const flo
 {
     return sl_objective_loss(model->objective, model->env.kernels, sl_view_targets(block),
                              block.header->n_seeds, outputs, doutputs, result);
+}
+
+uint32_t sl_model_learned_ids(const struct sl_model *model, struct sl_block_view block,
+                              uint32_t *ids)
+{
+    if (model->typed)
+        return sl_typed_model_learned_ids(model->typed, block, ids);
+    const uint32_t n = block.header->n_input;
+    memcpy(ids, sl_view_nodes(block), n * sizeof *ids);
+    return n;
 }
 
 int sl_model_train(struct sl_model *model, const float *params, struct sl_block_view block, void *x,

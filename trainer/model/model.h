@@ -178,6 +178,10 @@ int sl_model_hidden(struct sl_model *model, const float *params, struct sl_block
 int sl_model_layer(struct sl_model *model, const float *params, struct sl_block_view block,
                    uint32_t layer, float *x, uint32_t type, bool outputs, const float **rows);
 
+// The learned rows that a batch's gradient is of, in its order: ids (n_input); how many there are.
+uint32_t sl_model_learned_ids(const struct sl_model *model, struct sl_block_view block,
+                              uint32_t *ids);
+
 // Forward, loss (of a block with pairs that of their scores) and backward: gradient (n_params,
 // assigned; of learned rows likewise) of the summed loss. In the places of running statistics it
 // has the batch's own (norm.h). On a GPU both are there after the next sync() (device.h): a *result

@@ -181,7 +181,7 @@ int sl_typed_fill_rest(const struct sl_layer_env *env, const struct sl_typed_lay
                        const struct sl_typed_tape *tape, struct sl_typed_sum *sum)
 {
     for (uint32_t t = 0; t < layer->typed->n_types; t++)
-        if (tape->n_src[t] > 0 && !sum->there[t])
+        if (tape->n_src[t] > 0 && sum->dx[t] && !sum->there[t])
             SL_TRY(env->device->fill(
                 sum->dx[t], 0, (uint64_t)tape->n_src[t] * layer->d_in[t] * sizeof *sum->dx[t]));
     return SL_OK;

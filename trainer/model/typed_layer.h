@@ -75,7 +75,7 @@ struct sl_typed_kind {
                    const float *params, struct sl_typed_tape *tape);
     // dy[t] (n_dst[t], d_out) becomes the gradient of y[t] by `before`, and is overwritten;
     // gradient: the tensors' places in it are the layer's alone, and 0. dx[t] (n_src[t], d_in[t])
-    // is assigned unless dx is NULL.
+    // is assigned unless dx or dx[t] is NULL.
     int (*backward)(const struct sl_layer_env *env, const struct sl_typed_layer *layer,
                     const float *params, const struct sl_typed_tape *tape, float **dy,
                     float *gradient, float **dx);

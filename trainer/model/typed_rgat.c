@@ -284,7 +284,7 @@ static int backward(const struct sl_layer_env *env, const struct sl_typed_layer 
     for (uint32_t t = 0; t < layer->typed->n_types; t++) {
         if (tape->n_dst[t] > 0)
             SL_TRY(sl_layer_apply_before(env, &as, &tape->before[t], dy[t], tape->n_dst[t]));
-        if (dx && tape->n_src[t] > 0)
+        if (dx && dx[t] && tape->n_src[t] > 0)
             SL_TRY(env->device->fill(dx[t], 0,
                                      (uint64_t)tape->n_src[t] * layer->d_in[t] * sizeof *dx[t]));
     }
