@@ -61,8 +61,8 @@ struct sl_typed_model {
 bool sl_typed_model_is(enum sl_model_kind kind);
 
 // A model of this job. The graph, `options`, `env` and `learned` are borrowed. SL_EINVAL and
-// SL_EUNSUPPORTED name the key or the type, SL_ENOMEM; what *out is then is destroyed by the caller,
-// too.
+// SL_EUNSUPPORTED name the key or the type, SL_ENOMEM; what *out is then is destroyed by the
+// caller, too.
 int sl_typed_model_create(const struct sl_config *config, const struct sl_typed *typed,
                           const struct sl_layer_options *options, const struct sl_layer_env *env,
                           const struct sl_learned_rows *learned, struct sl_typed_model **out);
