@@ -300,7 +300,8 @@ const struct sl_key sl_keys[] = {
     {.path = "model.activation", .type = SL_KEY_WORD, AT(model.activation), FIXED,
      .words = activations, .fallback = "\"relu\"",
      OWN,
-     .doc = "Activation after each hidden layer (and its norm)."},
+     .doc = "Activation after each hidden layer (and its norm); with hgt only where features become "
+            "rows of the hidden width."},
     {.path = "model.norm", .type = SL_KEY_WORD, AT(model.norm), FIXED,
      .words = norms, .fallback = "\"none\"",
      .beside_key = "model.kind", .beside_word = "gin", .beside_fallback = "\"batch\"",
@@ -322,11 +323,11 @@ const struct sl_key sl_keys[] = {
      .min = 1, .max = 256, .fallback = "8",
      .only_key = "model.kind", .only_word = SL_MODEL_WITH_HEADS,
      .doc = "Attention heads: side by side in hidden layers (model.hidden is a multiple), "
-            "averaged in the last layer (rgat: side by side). Only with " SL_MODEL_WITH_HEADS "."},
+            "averaged in the last layer (rgat, hgt: side by side). Only with " SL_MODEL_WITH_HEADS "."},
     {.path = "model.attention_dropout", .type = SL_KEY_NUMBER, AT(model.attention_dropout), FIXED,
      .min = 0, .max = 1, .below_max = true, .fallback_note = "model.dropout",
-     .only_key = "model.kind", .only_word = SL_MODEL_WITH_HEADS,
-     .doc = "Dropout of attention coefficients. Only with " SL_MODEL_WITH_HEADS "."},
+     .only_key = "model.kind", .only_word = SL_MODEL_WITH_ATTENTION_DROPOUT,
+     .doc = "Dropout of attention coefficients. Only with " SL_MODEL_WITH_ATTENTION_DROPOUT "."},
     {.path = "model.residual", .type = SL_KEY_BOOL, AT(model.residual), .fallback = "false", FIXED,
      .only_key = "model.kind", .only_word = SL_MODEL_WITH_RESIDUAL,
      .doc = "Whether a linear map of a layer's input is added to its output. Only with "
@@ -353,6 +354,11 @@ const struct sl_key sl_keys[] = {
      .only_key = "model.kind", .only_word = "rsage or rgat",
      .doc = "What is made of the relations that lead to a type: their sum or their mean. Only "
             "with rsage or rgat."},
+    {.path = "model.share_weights", .type = SL_KEY_BOOL, AT(model.share_weights),
+     .fallback = "false", FIXED,
+     .only_key = "model.kind", .only_word = "rgat",
+     .doc = "Whether a relation has one weight for both of its ends, as GATConv(in, out) has it and "
+            "GATConv((in, in), out) has not; they are of one width then. Only with rgat."},
     {.path = "model.bases", .type = SL_KEY_INTEGER, AT(model.bases), FIXED,
      .min = 0, .max = 4096, .fallback = "0",
      .only_key = "model.kind", .only_word = "rgcn",

@@ -177,7 +177,7 @@ def learns(box, kind, n, epochs):
     """Test accuracy; that of a model that guesses; what one can reach that knows all."""
     made = read_json(papers(box, n) + "/metadata.json")["generator"]
     model = {"kind": kind, "layers": 2, "hidden": 16, "dropout": 0}
-    if kind == "rgat":
+    if kind in ("rgat", "hgt"):
         model["heads"] = 2
     report = trained(box, "job", dataset=papers(box, n), epochs=epochs, model=model,
                      **{"sampler.fanout": [-1, -1], "optimizer.lr": 0.02})
@@ -195,7 +195,7 @@ def test_learns_what_only_relations_tell(box):
 
 
 @whole
-@cases("rsage", "rgat", "rgcn")
+@cases("rsage", "rgat", "rgcn", "hgt")
 def test_comes_near_what_can_be_learned(box, kind):
     found, _, best = learns(box, kind, 6000, 6)
     assert abs(found - best) < 0.12, (found, best)
@@ -210,6 +210,7 @@ WAYS = {
     "rgat": {"model.kind": "rgat", "model.heads": 2, "model.attention_dropout": 0.2},
     "rgcn": {"model.kind": "rgcn", "model.bases": 2},
     "learned": {"features.kind": "both", "features.dim": 6, "model.input_dropout": 0.1},
+    "hgt": {"model.kind": "hgt", "model.heads": 4},
 }
 
 
@@ -230,7 +231,7 @@ def test_same_bits_for_every_split(box, way):
 
 
 @whole
-@cases("all", "weighted", "named", "rgcn")
+@cases("all", "weighted", "named", "rgcn", "hgt")
 def test_same_bits_of_other_ways(box, way):
     same_bits(box, way)
 

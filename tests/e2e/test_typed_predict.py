@@ -6,7 +6,7 @@ import shutil
 
 import numpy as np
 
-from harness import ROOT, cases, read_json, whole
+from harness import ROOT, Running, cases, python_with, read_json, whole
 from tensors import read_tensors
 from test_bad_input import refused
 from test_typed_jobs import job, papers
@@ -149,7 +149,7 @@ def weighted(box, source):
 
 
 @whole
-@cases("rgat", "rgcn", "weighted")
+@cases("rgat", "rgcn", "hgt", "weighted")
 def test_a_test_again(box, way):
     """The test's metrics, bit for bit where its mini-batches are the same."""
     sampler = "weighted" if way == "weighted" else "khop"
@@ -165,6 +165,14 @@ def test_a_test_again(box, way):
     assert np.isclose(said["test"]["loss"], report["test"]["loss"], rtol=1e-6), report["test"]
     everything, _ = rows(box, box.path("runs/a"), "--chunk", "1000")
     assert near(found, everything[np.load(dataset + "/test_idx.npy")])
+
+
+def test_models_are_those_of_torch_geometric(box):
+    """Each kind of model after an epoch: strict load, and the loss of the validation vertices."""
+    python = python_with("torch_geometric")
+    program = [python, ROOT + "/scripts/check_pyg.py", "--all", papers(box, 400), "--epochs", "1"]
+    said = Running(box, program, box.environment()).wait().ok().out
+    assert said.count(": ok") == 7, said
 
 
 # ---- MLPerf's job -------------------------------------------------------------------------------

@@ -59,6 +59,7 @@ static const struct other {
     {.path = "model.self_loops", .value = "false"},
     {.path = "model.degrees", .value = "block"},
     {.path = "model.relations", .value = "mean"},
+    {.path = "model.share_weights", .value = "true"},
     {.path = "model.bases", .value = "4"},
     {.path = "model.blocks", .value = "4"},
     {.path = "model.weights", .value = "other.safetensors"},

@@ -34,7 +34,14 @@ static const struct variant {
     {"rgcn of bases", SL_MODEL_RGCN, 2, SL_NORM_BATCH, SL_CONFIG_ELU, SL_RELATIONS_SUM, 3, 0, 0.3},
     {"rgcn of blocks", SL_MODEL_RGCN, 3, SL_NORM_LAYER, SL_CONFIG_LEAKY_RELU, SL_RELATIONS_SUM, 0,
      2, 0.2},
+    {"hgt", SL_MODEL_HGT, 2, SL_NORM_NONE, SL_CONFIG_RELU, SL_RELATIONS_SUM, 0, 0, 0},
+    {"hgt of one layer", SL_MODEL_HGT, 1, SL_NORM_NONE, SL_CONFIG_RELU, SL_RELATIONS_SUM, 0, 0, 0},
+    {"hgt, deep", SL_MODEL_HGT, 3, SL_NORM_LAYER, SL_CONFIG_ELU, SL_RELATIONS_SUM, 0, 0, 0.3},
+    {"rgat of one weight", SL_MODEL_RGAT, 2, SL_NORM_NONE, SL_CONFIG_ELU, SL_RELATIONS_MEAN, 0, 0,
+     0.2},
 };
+
+enum { PLAIN_HGT = 10, ONE_WEIGHT = 13 }; // the latter with all features of one width
 
 static struct typed_graph graph;
 static uint32_t learned_dim; // of types without features, of which authors are one then; 0: none is
@@ -67,6 +74,7 @@ static struct sl_config config_of(const struct variant *v)
     c.model.dropout = v->dropout;
     c.model.input_dropout = v->dropout / 2;
     c.model.attention_dropout = v->dropout;
+    c.model.share_weights = v == &VARIANTS[ONE_WEIGHT];
     c.features.kind = learned_dim ? SL_INPUT_OF_BOTH : SL_INPUT_OF_FILE;
     c.features.dim = learned_dim;
     return c;
@@ -109,6 +117,8 @@ static void scene_init(struct scene *s, const struct variant *v, const struct sl
                        const uint32_t *seeds, uint32_t n_seeds)
 {
     *s = (struct scene){.config = config_of(v)};
+    for (uint32_t t = 0; t < TYPED_TYPES && v == &VARIANTS[ONE_WEIGHT]; t++)
+        graph.type[t].feat_dim = 5;
     if (learned_dim)
         graph.type[1].feat_dim = 0;
     ck_assert_msg(init(&s->model, &s->config, kernels) == SL_OK, "%s", sl_error_message());
@@ -293,7 +303,7 @@ LOOP_TEST(learned_rows_of_types_without_features_have_their_gradient, 0, SL_COUN
     const struct variant *v = &VARIANTS[_i / 2];
     struct scene s;
     struct sl_loss_result loss;
-    learned_dim = 4;
+    learned_dim = 5; // as wide as features where there is one weight for both ends
     scene_init(&s, v, _i % 2 ? sl_kernels_cpu() : sl_kernels_ref(), SEED_IDS, SEEDS);
     check_logits(&s, v->name);
     s.naive.training = true;
@@ -389,6 +399,15 @@ TEST(tensors_have_the_names_of_torch_geometric)
     ck_assert_int_eq(init(&m, &c, sl_kernels_cpu()), SL_OK);
     check_tensor(&m, "convs.2.weight", "7,2,3,3");
     sl_model_fini(&m);
+    c = config_of(&VARIANTS[PLAIN_HGT]);
+    ck_assert_int_eq(init(&m, &c, sl_kernels_cpu()), SL_OK);
+    check_tensor(&m, "convs.0.kqv_lin.lins.author.weight", "18,6");
+    check_tensor(&m, "convs.1.out_lin.lins.tag.bias", "6");
+    check_tensor(&m, "convs.1.k_rel.weight", "14,3,3");
+    check_tensor(&m, "convs.0.skip.venue", "1");
+    check_tensor(&m, "convs.1.p_rel.author__writes__paper", "1,2");
+    check_tensor(&m, "lin_dict.author.weight", "6,3");
+    sl_model_fini(&m);
 }
 
 static void check_refused(const struct sl_config *c, const char *a, const char *b)
@@ -425,6 +444,17 @@ TEST(what_a_model_cannot_be_is_refused_by_name)
     c = config_of(&VARIANTS[4]);
     c.model.heads = 4;
     check_refused(&c, "model.hidden: found 6 with 4 heads", "model.heads");
+    c = config_of(&VARIANTS[PLAIN_HGT]);
+    c.model.heads = 4;
+    check_refused(&c, "model.hidden: found 6 with 4 heads", "model.heads");
+    c.model.heads = 2;
+    snprintf(graph.type[2].name, sizeof graph.type[2].name, "author__x");
+    snprintf(graph.relation[3].name, sizeof graph.relation[3].name, "writes");
+    snprintf(graph.relation[0].name, sizeof graph.relation[0].name, "x__writes");
+    graph.relation[4].target = 2; // as it was
+    check_refused(&c, "relations 0 and 3", "without \"__\"");
+    c = config_of(&VARIANTS[ONE_WEIGHT]);
+    check_refused(&c, "'x__writes' from 'author', of width 3, to 'paper', of 5", "share_weights");
     c = config_of(&VARIANTS[9]);
     c.model.blocks = 4;
     check_refused(&c, "model.hidden: found 6 with 4 blocks", "model.blocks");

@@ -56,6 +56,7 @@ struct sl_layer_options {
     enum sl_activation activation;
     enum sl_norm_kind norm;
     enum sl_relations_kind relations;
+    bool share_weights;
     uint32_t bases, blocks;
 };
 

@@ -91,6 +91,7 @@ static struct sl_layer_options options_of(const struct sl_config *config)
         .activation = ACTIVATIONS[config->model.activation],
         .norm = config->model.norm,
         .relations = config->model.relations,
+        .share_weights = config->model.share_weights,
         .bases = config->model.bases,
         .blocks = config->model.blocks,
     };

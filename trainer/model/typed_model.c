@@ -80,6 +80,8 @@ static int layout(struct sl_typed_model *m, const struct sl_config *config,
 {
     const struct sl_typed *typed = m->typed;
     const struct sl_typed_kind *kind = KINDS[config->model.kind];
+    if (options->share_weights && kind->shared)
+        kind = kind->shared;
     const uint64_t n = (uint64_t)config->model.layers * typed->n_types;
     m->n_layers = config->model.layers;
     m->hidden = config->model.hidden;
@@ -111,11 +113,11 @@ static int layout(struct sl_typed_model *m, const struct sl_config *config,
         if (kind->check)
             SL_TRY(kind->check(layer));
         for (uint32_t t = 0; t < typed->n_types; t++)
-            m->tail[(uint64_t)l * typed->n_types + t] =
-                (struct sl_layer_tail){.dim = m->hidden,
-                                       .hidden = l + 1 < m->n_layers,
-                                       .activation = options->activation,
-                                       .norm = options->norm};
+            m->tail[(uint64_t)l * typed->n_types + t] = (struct sl_layer_tail){
+                .dim = m->hidden,
+                .hidden = l + 1 < m->n_layers,
+                .activation = kind->own_activation ? SL_ACT_NONE : options->activation,
+                .norm = options->norm};
     }
     return check_types(m);
 }

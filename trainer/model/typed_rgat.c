@@ -6,7 +6,8 @@
  *         sum over i's drawn neighbours j in r of alpha_ij lin_src_r(x_j), and bias_r
  *
  *   of each relation att_src (1, H, C), att_dst (1, H, C), bias (d_out), lin_src.weight (H*C, d_in
- *   of the source type), lin_dst.weight (H*C, d_in of the target type)
+ *   of the source type), lin_dst.weight (H*C, d_in of the target type); with model.share_weights
+ *   lin.weight is both, as of GATConv(d_in, d / H, ...), and the two types are of one width
  *
  * alpha is as in layer_gat.c, of scores <att_src_h, lin_src_r(x_j)_h> + <att_dst_h,
  * lin_dst_r(x_i)_h>. A vertex is no neighbour of itself unless there is such an edge, and a row
@@ -23,6 +24,7 @@
 #include "trainer/model/attention.h"
 
 enum { ATT_SRC, ATT_DST, BIAS, LIN_SRC, LIN_DST, N_TENSORS };
+enum { N_SHARED = LIN_DST }; // with one weight, in the place of LIN_SRC
 
 // What forward leaves of a run: its edges, and where its sources are its edges their rows.
 struct run {
@@ -30,26 +32,37 @@ struct run {
     const float *picked; // (n_edges, d_in of the source type), or NULL
 };
 
+static bool is_shared(const struct sl_typed_layer *layer)
+{
+    return layer->kind->per_relation == N_SHARED;
+}
+
 static struct sl_attention attention_of(const struct sl_typed_layer *layer)
 {
     const uint32_t heads = layer->options->heads;
     return (struct sl_attention){heads, layer->d_out / heads};
 }
 
-static int check(const struct sl_typed_layer *layer)
+static int check_shared(const struct sl_typed_layer *layer)
 {
-    const uint32_t heads = layer->options->heads;
-    if (heads > 0 && layer->d_out % heads == 0)
-        return SL_OK;
-    return sl_fail(SL_EINVAL,
-                   "model.hidden: found %u with %u heads, wanted a multiple of model.heads, since "
-                   "layers put the heads side by side",
-                   layer->d_out, heads);
+    const struct sl_typed *typed = layer->typed;
+    for (uint32_t i = 0; i < typed->n_relations; i++) {
+        const struct sl_relation *r = &typed->relation[i];
+        if (layer->d_in[r->source] != layer->d_in[r->target])
+            return sl_fail(
+                SL_EINVAL,
+                "model.share_weights: found true with relation '%s' from '%s', of "
+                "width %u, to '%s', of %u, wanted the same width of both (a type without "
+                "features has 1): set it to false",
+                r->name, typed->type[r->source].name, layer->d_in[r->source],
+                typed->type[r->target].name, layer->d_in[r->target]);
+    }
+    return sl_typed_check_heads(layer);
 }
 
 static uint32_t count(const struct sl_typed_layer *layer)
 {
-    return layer->typed->n_relations * N_TENSORS;
+    return layer->typed->n_relations * layer->kind->per_relation;
 }
 
 static void describe(const struct sl_typed_layer *layer, struct sl_tensor *tensors)
@@ -57,18 +70,26 @@ static void describe(const struct sl_typed_layer *layer, struct sl_tensor *tenso
     const struct sl_attention a = attention_of(layer);
     const uint64_t att[] = {1, a.heads, a.width}, bias[] = {layer->d_out};
     const float bound = sl_layer_glorot_bound(a.heads, a.width);
-    for (uint32_t r = 0; r < layer->typed->n_relations; r++, tensors += N_TENSORS) {
+    for (uint32_t r = 0; r < layer->typed->n_relations; r++, tensors += layer->kind->per_relation) {
         const struct sl_relation *relation = &layer->typed->relation[r];
         const uint64_t src[] = {layer->d_out, layer->d_in[relation->source]};
         const uint64_t dst[] = {layer->d_out, layer->d_in[relation->target]};
         tensors[ATT_SRC] = sl_relation_tensor(layer, r, "att_src", 3, att, bound);
         tensors[ATT_DST] = sl_relation_tensor(layer, r, "att_dst", 3, att, bound);
         tensors[BIAS] = sl_relation_tensor(layer, r, "bias", 1, bias, 0);
-        tensors[LIN_SRC] = sl_relation_tensor(layer, r, "lin_src.weight", 2, src,
-                                              sl_layer_glorot_bound(src[0], src[1]));
+        tensors[LIN_SRC] =
+            sl_relation_tensor(layer, r, is_shared(layer) ? "lin.weight" : "lin_src.weight", 2, src,
+                               sl_layer_glorot_bound(src[0], src[1]));
+        if (is_shared(layer))
+            continue;
         tensors[LIN_DST] = sl_relation_tensor(layer, r, "lin_dst.weight", 2, dst,
                                               sl_layer_glorot_bound(dst[0], dst[1]));
     }
+}
+
+static uint32_t lin_of(const struct sl_typed_layer *layer, bool source)
+{
+    return source || is_shared(layer) ? LIN_SRC : LIN_DST;
 }
 
 static struct sl_attention_side side_of(const struct sl_typed_layer *layer, const float *params,
@@ -82,7 +103,7 @@ static struct sl_attention_side side_of(const struct sl_typed_layer *layer, cons
         .x = source && own->picked ? own->picked : tape->x[t],
         .rows = source ? own->edges.csr.n_src : run->csr.n_dst,
         .d_in = layer->d_in[t],
-        .lin = params + sl_relation_offset(layer, run->relation, source ? LIN_SRC : LIN_DST),
+        .lin = params + sl_relation_offset(layer, run->relation, lin_of(layer, source)),
         .att = params + sl_relation_offset(layer, run->relation, source ? ATT_SRC : ATT_DST),
     };
 }
@@ -93,7 +114,7 @@ static struct sl_attention_gradient gradient_of(const struct sl_typed_layer *lay
 {
     const struct sl_relation *r = &layer->typed->relation[run->relation];
     return (struct sl_attention_gradient){
-        .lin = gradient + sl_relation_offset(layer, run->relation, source ? LIN_SRC : LIN_DST),
+        .lin = gradient + sl_relation_offset(layer, run->relation, lin_of(layer, source)),
         .att = gradient + sl_relation_offset(layer, run->relation, source ? ATT_SRC : ATT_DST),
         .dx = dx ? dx[source ? r->source : r->target] : NULL,
     };
@@ -295,11 +316,23 @@ static int backward(const struct sl_layer_env *env, const struct sl_typed_layer 
     return SL_OK;
 }
 
+static const struct sl_typed_kind with_one_weight = {
+    .name = "rgat",
+    .per_relation = N_SHARED,
+    .bias = BIAS,
+    .check = check_shared,
+    .count = count,
+    .describe = describe,
+    .forward = forward,
+    .backward = backward,
+};
+
 const struct sl_typed_kind sl_typed_rgat = {
     .name = "rgat",
+    .shared = &with_one_weight,
     .per_relation = N_TENSORS,
     .bias = BIAS,
-    .check = check,
+    .check = sl_typed_check_heads,
     .count = count,
     .describe = describe,
     .forward = forward,
