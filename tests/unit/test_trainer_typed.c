@@ -264,6 +264,34 @@ LOOP_TEST(bits_are_those_of_any_number_of_threads, 0, SL_COUNT_OF(VARIANTS))
     scene_fini(&s);
 }
 
+// Whether a relation's sources are kept for backward or made again; less is kept then.
+LOOP_TEST(what_is_made_again_has_the_same_bits, 4, 7)
+{
+    struct sl_loss_result loss[2];
+    float *gradient[2];
+    uint64_t peak[2];
+    for (int k = 0; k < 2; k++) {
+        struct scene s;
+        scene_init(&s, &VARIANTS[_i], sl_kernels_cpu(), SEED_IDS, SEEDS);
+        s.model.options.kept_bytes *= k == 0;
+        for (int again = 0; again < 2; again++) { // the second finds the first one's memory
+            memset(s.gradient, 0xff, s.model.n_params * sizeof *s.gradient);
+            train(&s, &loss[k]);
+        }
+        peak[k] = s.model.pool.peak_bytes;
+        ck_assert_uint_eq(sl_model_peak_bytes(&s.model), peak[k] + s.model.scratch.peak_bytes);
+        gradient[k] = s.gradient;
+        s.gradient = NULL;
+        if (k == 1)
+            ck_assert_mem_eq(gradient[1], gradient[0], s.model.n_params * sizeof **gradient);
+        scene_fini(&s);
+    }
+    ck_assert(loss[0].loss == loss[1].loss);
+    ck_assert_uint_lt(peak[1], peak[0]);
+    free(gradient[0]);
+    free(gradient[1]);
+}
+
 // Products of operands that were rounded to bf16: near those that were not, and others.
 LOOP_TEST(products_in_bf16_are_near, 0, SL_COUNT_OF(VARIANTS))
 {

@@ -77,6 +77,9 @@ static const enum sl_precision PRECISIONS[] = {[SL_CONFIG_FP32] = SL_PRECISION_F
                                                [SL_CONFIG_BF16] = SL_PRECISION_BF16,
                                                [SL_CONFIG_TF32] = SL_PRECISION_TF32};
 
+// More than a mini-batch of a few hundred megabytes takes, which so computes nothing twice.
+static const uint64_t KEPT_BYTES = (uint64_t)1 << 30;
+
 static struct sl_layer_options options_of(const struct sl_config *config)
 {
     return (struct sl_layer_options){
@@ -93,6 +96,7 @@ static struct sl_layer_options options_of(const struct sl_config *config)
         .relations = config->model.relations,
         .bases = config->model.bases,
         .blocks = config->model.blocks,
+        .kept_bytes = KEPT_BYTES,
     };
 }
 
@@ -204,12 +208,14 @@ int sl_model_init(struct sl_model *model, const struct sl_config *config, uint32
     sl_mempool_init_on(&model->pool, &device->memory);
     sl_mempool_init(&model->notes);
     sl_mempool_init_on(&model->scoring, &device->memory);
+    sl_mempool_init_on(&model->scratch, &device->memory);
     model->env = (struct sl_layer_env){
         .kernels = kernels,
         .device = device,
         .precision = PRECISIONS[sl_config_precision(config)],
         .pool = &model->pool,
         .notes = &model->notes,
+        .scratch = &model->scratch,
     };
     model->learned = (struct sl_learned_rows){
         .from = config->features.kind == SL_INPUT_LEARNED ? 0 : feat_dim,
@@ -243,6 +249,12 @@ void sl_model_fini(struct sl_model *model)
     sl_mempool_fini(&model->pool);
     sl_mempool_fini(&model->notes);
     sl_mempool_fini(&model->scoring);
+    sl_mempool_fini(&model->scratch);
+}
+
+uint64_t sl_model_peak_bytes(const struct sl_model *model)
+{
+    return model->pool.peak_bytes + model->scratch.peak_bytes;
 }
 
 uint32_t sl_model_infer_width(const struct sl_model *model)

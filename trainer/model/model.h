@@ -88,6 +88,7 @@ struct sl_model {
     struct sl_row_source *features; // where they come from; NULL: from where they are mapped
 
     struct sl_mempool pool;                     // device memory
+    struct sl_mempool scratch;                  // likewise, emptied by layers (layer.h)
     struct sl_mempool notes;                    // the process's own; reset together
     struct sl_mempool scoring;                  // device memory of sl_model_score()
     struct sl_resident resident;                // of inference
@@ -113,6 +114,9 @@ int sl_model_init(struct sl_model *model, const struct sl_config *config, uint32
                   const struct sl_typed *typed, const struct sl_objective *objective,
                   const struct sl_device *device, const struct sl_kernels *kernels);
 void sl_model_fini(struct sl_model *model); // safe on a zeroed struct
+
+// The most memory of the device that a batch has taken for its activations.
+uint64_t sl_model_peak_bytes(const struct sl_model *model);
 
 // Floats a row of the widest activation that layer-wise inference keeps of all vertices: outputs
 // only of links; 0 where it keeps none.
