@@ -330,10 +330,13 @@ static void print_evaluation(const struct sl_config *c, const struct sl_dataset 
     char a[SL_UNITS_BYTES];
     if (ds->typed.n_types == 0 || sl_config_is_external(c))
         return;
-    printf("evaluation  mini-batches of %s vertices, %s\n",
-           sl_units_grouped(a, c->evaluate.batch_size),
-           sl_config_evaluates_all(c) ? "with all their neighbours"
-                                      : "as evaluate.fanout samples them");
+    if (c->evaluate.full)
+        printf("evaluation  layer by layer over all neighbours\n");
+    else
+        printf("evaluation  mini-batches of %s vertices, %s\n",
+               sl_units_grouped(a, c->evaluate.batch_size),
+               sl_config_evaluates_all(c) ? "with all their neighbours"
+                                          : "as evaluate.fanout samples them");
 }
 
 static void print_plan_text(const struct sl_job_check *r, const struct plan *p)

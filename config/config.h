@@ -421,9 +421,6 @@ bool sl_model_is_typed(enum sl_model_kind kind);
 // SL_EUNSUPPORTED with a message that begins with a key.
 struct sl_dataset;
 int sl_config_check_types(const struct sl_config *c, const struct sl_dataset *ds);
-// What a full evaluation is on a graph of several types: mini-batches of the evaluated vertices,
-// with all their neighbours.
-void sl_config_settle_types(struct sl_config *c, const struct sl_dataset *ds);
 
 /*
  * Looks the names of both keys up in the data set's relations. SL_EINVAL with a message that begins

@@ -769,8 +769,8 @@ const struct sl_key sl_keys[] = {
      BESIDE(evaluate.n_fanout), NAMED(evaluate.fanout_names), .min = 1, .max = 65535,
      .word = "full", FLAG(evaluate.full), .fallback = "\"full\"",
      OWN,
-     .doc = "full: layer by layer over all neighbours, of a graph of several types those of the "
-            "evaluated vertices; a list or an object samples as sampler.fanout."},
+     .doc = "full: layer by layer over all neighbours; a list or an object samples as "
+            "sampler.fanout."},
     {.path = "evaluate.batch_size", .type = SL_KEY_INTEGER, AT(evaluate.batch_size), FIXED,
      .min = 1, .max = 2147483648.0,
      .fallback_note = "sampler.batch_size",

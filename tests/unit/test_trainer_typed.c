@@ -4,7 +4,6 @@
 #include "common/base/error.h"
 #include "tests/unit/suite.h"
 #include "tests/unit/trainer_typed_naive.h"
-#include "trainer/infer/evaluate.h"
 
 enum { CLASSES = 4, SEEDS = 7, HIDDEN = 6 };
 
@@ -360,19 +359,6 @@ static void check_refused(const struct sl_config *c, const char *a, const char *
     ck_assert_int_lt(init(&m, c, sl_kernels_cpu()), 0);
     ck_assert_msg(strstr(sl_error_message(), a) && strstr(sl_error_message(), b),
                   "'%s', wanted %s and %s", sl_error_message(), a, b);
-    sl_model_fini(&m);
-}
-
-TEST(layers_over_the_whole_graph_are_refused)
-{
-    struct sl_model m;
-    const struct sl_config c = config_of(&VARIANTS[0]);
-    const struct sl_infer_range range = {.n = 1};
-    const struct sl_infer_io io = {.x_dtype = SL_DTYPE_F32};
-    struct sl_dataset ds = {.n_nodes = 1};
-    assert_ok(init(&m, &c, sl_kernels_cpu()));
-    ck_assert_int_eq(sl_evaluate_layer(&m, &ds, NULL, 0, &range, &io), SL_EUNSUPPORTED);
-    ck_assert_ptr_nonnull(strstr(sl_error_message(), "evaluate.fanout of -1"));
     sl_model_fini(&m);
 }
 

@@ -261,22 +261,12 @@ uint32_t sl_model_infer_width(const struct sl_model *model)
 {
     uint32_t width = 0;
     if (model->typed)
-        return 0;
+        return model->n_layers > 1 ? model->typed->hidden : 0;
     for (uint32_t l = 0; l + 1 < model->n_layers; l++)
         width = SL_MAX(width, model->layer[l].d_out);
     if (model->objective->task == SL_TASK_LINK)
         width = SL_MAX(width, model->n_outputs);
     return width;
-}
-
-int sl_model_check_layerwise(const struct sl_model *model)
-{
-    if (!model->typed)
-        return SL_OK;
-    return sl_fail(SL_EUNSUPPORTED,
-                   "a model of a graph of several types is not applied layer by layer to all "
-                   "vertices: evaluate it by batches, with evaluate.fanout of -1 for all "
-                   "neighbours");
 }
 
 bool sl_model_needs_self_loops(const struct sl_model *model)
@@ -317,7 +307,7 @@ int sl_model_prepare_inference(struct sl_model *model, const struct sl_config *c
     struct sl_infer_graph own;
     if (sl_sampler_flags[config->sampler.kind] & SL_SAMPLER_BY_WEIGHT)
         SL_TRY(sl_weightless_drop(ds, sl_model_needs_self_loops(model), threads));
-    if (model->typed) // evaluated by sampled blocks, predicted by those of vicinity.h
+    if (model->typed)
         return SL_OK;
     SL_TRY(sl_model_prepare_graph(model, config, ds, threads, loops, neighbours, &own));
     model->self_loops = own.self_loops;
