@@ -105,7 +105,7 @@ static int forecast(const struct sl_config *c, const struct sl_dataset *ds, stru
     int rc = sl_visits_expect(ds, &sampling, &watch, visits);
     if (rc == SL_OK)
         rc = sl_visits_forecast(visits, ds->n_nodes,
-                                sl_phases_batches(c, ds->split[SL_SPLIT_TRAIN].n),
+                                sl_phases_pass_batches(c, ds->split[SL_SPLIT_TRAIN].n),
                                 out->rows.n_slots, &out->inputs, &out->hit_rate);
     free(visits);
     return rc;
@@ -282,7 +282,8 @@ static void print_links(const struct sl_config *c, const struct sl_dataset *ds)
         printf("  %s edges %s", sl_units_grouped(n, items.n_positive), uses[s]);
         if (s == SL_SPLIT_TRAIN)
             printf(", whose orders of two epochs take %s of memory",
-                   sl_units_bytes(orders, sl_arena_order_bytes(items.n_positive)));
+                   sl_units_bytes(
+                       orders, sl_arena_order_bytes(sl_config_epoch_items(c, items.n_positive))));
         if (s != SL_SPLIT_TRAIN && items.per_positive > 0)
             printf(", each against %u negatives of its own", items.per_positive);
         else if (s != SL_SPLIT_TRAIN)
@@ -368,6 +369,9 @@ static void print_plan_text(const struct sl_job_check *r, const struct plan *p)
         printf("epochs      %u of %s mini-batches, %s updates each\n", c->epochs,
                sl_units_grouped(a, sl_phases_batches(c, n_train)),
                sl_units_grouped(b, sl_phases_updates(c, n_train)));
+    if (c->order.epochs_per_pass > 1)
+        printf("  %u of them walk through the training set once, of %s mini-batches\n",
+               c->order.epochs_per_pass, sl_units_grouped(a, sl_phases_pass_batches(c, n_train)));
     printf("split       %s, %s (%s)\n", SL_PLURAL(c->allocation.samplers, "sampler"),
            SL_PLURAL(c->allocation.trainers, "trainer"),
            sl_placement_reason(c, reason, sizeof reason));
@@ -433,7 +437,8 @@ static int print_plan_json(const struct sl_job_check *r, const struct plan *p)
     cJSON_AddNumberToObject(plan, "updates_per_epoch", (double)sl_phases_updates(c, n_train));
     if (*r->epochs_note)
         cJSON_AddStringToObject(plan, "epochs_reason", r->epochs_note);
-    cJSON_AddNumberToObject(plan, "order_bytes", (double)sl_arena_order_bytes(n_train));
+    cJSON_AddNumberToObject(plan, "order_bytes",
+                            (double)sl_arena_order_bytes(sl_config_epoch_items(c, n_train)));
     const struct sl_row_table_shape learned = learned_shape(c, &r->dataset);
     if (learned.dim > 0)
         cJSON_AddNumberToObject(plan, "learned_bytes", (double)sl_row_table_bytes(&learned));

@@ -587,7 +587,7 @@ static int make_arena(struct sl_job *job)
         .block_bytes_mean = job->block_bytes_mean,
         .probe_bytes = needs_probe(job) ? job->probe_bytes : 0,
         .n_nodes = job->dataset.n_nodes,
-        .n_train = job->dataset.split[SL_SPLIT_TRAIN].n,
+        .n_train = sl_config_epoch_items(&job->config, job->dataset.split[SL_SPLIT_TRAIN].n),
         .n_params = job->params.n,
         .row_bytes = job->split.need.row_bytes,
         .n_elsewhere = job->dataset.n_nodes - sl_dataset_rows(&job->dataset),
