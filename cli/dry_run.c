@@ -19,6 +19,7 @@
 #include "cli/run_summary.h"
 #include "cli/store_view.h"
 #include "cli/trainer_subprocess.h"
+#include "cli/typed_forecast.h"
 #include "cli/world_command.h"
 #include "common/base/bits.h"
 #include "common/base/error.h"
@@ -195,6 +196,7 @@ struct plan {
     struct store store; // of this node
     struct sl_params params;
     struct sl_nodes_plan nodes;
+    struct sl_typed_forecast typed;
 };
 
 static void print_rows(const struct store *s, uint64_t n_batches)
@@ -379,6 +381,7 @@ static void print_plan_text(const struct sl_job_check *r, const struct plan *p)
         printf("  %s: %s\n", sl_placement_device_text(c, i, device, sizeof device),
                roles_text(c, i, roles));
     print_learned(c, ds);
+    sl_typed_forecast_print(&p->typed, c, ds);
     if (sl_features_bytes(ds) > 0 || sl_config_learned_dim(c) == 0)
         printf("features    %s, %s\n", sl_units_bytes(a, sl_features_bytes(ds)),
                sl_features_kinds[store->features].drive
@@ -439,6 +442,7 @@ static int print_plan_json(const struct sl_job_check *r, const struct plan *p)
         cJSON_AddStringToObject(plan, "epochs_reason", r->epochs_note);
     cJSON_AddNumberToObject(plan, "order_bytes",
                             (double)sl_arena_order_bytes(sl_config_epoch_items(c, n_train)));
+    sl_typed_forecast_add(&p->typed, &r->dataset, plan);
     const struct sl_row_table_shape learned = learned_shape(c, &r->dataset);
     if (learned.dim > 0)
         cJSON_AddNumberToObject(plan, "learned_bytes", (double)sl_row_table_bytes(&learned));
@@ -509,6 +513,7 @@ static int find_plan(const struct sl_job_check *r, struct plan *p)
 {
     SL_TRY(find_store(r, &p->store));
     SL_TRY(find_params(r, &p->params));
+    SL_TRY(sl_typed_forecast_find(&r->config, &r->dataset, &p->typed));
     const struct sl_nodes_plan_spec spec = spec_of_nodes(r, p);
     return r->nodes > 1 ? sl_nodes_plan_find(&spec, &p->nodes) : SL_OK;
 }
@@ -605,5 +610,6 @@ int sl_dry_run(const struct sl_job_check *check, enum sl_output output, const ch
         rc = check->over_nodes ? run_together(&t) : show_plan(check, output, links, &plan);
     sl_params_fini(&plan.params);
     sl_nodes_plan_fini(&plan.nodes);
+    sl_typed_forecast_fini(&plan.typed);
     return rc;
 }

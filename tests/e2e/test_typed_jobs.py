@@ -66,6 +66,28 @@ def test_a_plan_has_types_and_relations(box):
     assert found["store"]["feature_bytes"] == sizes > 0
 
 
+@cases("new", "all")
+def test_a_plan_tells_of_mini_batches(box, expand):
+    """At most so many vertices and edges, and not many more, than are drawn then."""
+    changes = {"sampler.expand": expand, "sampler.fanout": {"reviews": [0, 0], "*": [3, 2]}}
+    config = job(box, dataset=papers(box, 6000), **changes)
+    path = box.job(config)
+    said = box.sluice("run", path, "--dry-run", "-o", "json").ok().json()
+    forecast = said["mini_batch"]
+    assert forecast["edges"][REVIEWS] == 0 < forecast["edges"][WRITES], forecast
+    _, report = box.run({**config, "epochs": 1})
+    epoch = report["epochs"][0]
+    again = 3 * 64 if expand == "new" else 0  # of the first hop, which the second one has, too
+    for found, wanted in ((sum(forecast["vertices"].values()), epoch["input_nodes"]),
+                          (sum(forecast["edges"].values()) + again, epoch["sampled_edges"])):
+        assert 0.97 < found * epoch["batches"] / wanted < 1.35, (found, epoch)
+    width = {t["name"]: 4 * t["feat_dim"] for t in said["types"]}
+    wanted = sum(width[t] * n for t, n in forecast["vertices"].items())
+    assert abs(forecast["feature_bytes"] - wanted) <= sum(width.values()), forecast
+    text = box.sluice("run", path, "--dry-run", "--set", "output=runs/text").ok().out
+    assert "mini-batch  at most about " in text and "\ntopology    " in text, text
+
+
 REFUSED = {
     'sampler.fanout={"wrote": [1, 1], "*": [1, 1]}':
         ("sampler.fanout", '"wrote"', "no relation", f'"{WRITES}"', '"field -studied_by-> author"'),
