@@ -20,8 +20,8 @@ static int64_t fanout_of(const struct sl_config *c, const struct sl_typed *t, ui
     return by_relation ? by_relation[(uint64_t)h * t->n_relations + r] : c->sampler.fanout[h];
 }
 
-// What a fanout leaves of a list of the relation on average, of lists of which each counts alike, or
-// as often as it has edges.
+// What a fanout leaves of a list of the relation on average, of lists of which each counts alike,
+// or as often as it has edges.
 static double mean_drawn(const struct sl_dataset *ds, const struct sl_relation *r, int64_t fanout,
                          bool by_edges)
 {

@@ -5,10 +5,10 @@
  * Hop by hop, from the tables of the graph: the vertices that a hop draws for have as many edges of
  * a relation as its fanout leaves of lists on average, of lists spread over the relation: of seeds
  * of all alike; others are found the more often the more edges they have, so that lists count by
- * their length, which is too much where it is another relation that finds them. Of the N
- * vertices of the source type, of which k are in the batch, m edges find (N - k)(1 - exp(-m / N))
- * new ones, where all are drawn alike. Where there are hubs they find fewer, so memory that suffices
- * for it suffices.
+ * their length, which is too much where it is another relation that finds them. Of the N vertices
+ * of the source type, of which k are in the batch, m edges find (N - k)(1 - exp(-m / N)) new ones,
+ * where all are drawn alike. Where there are hubs they find fewer, so memory that suffices for it
+ * suffices.
  */
 #ifndef SL_CLI_TYPED_FORECAST_H
 #define SL_CLI_TYPED_FORECAST_H

@@ -1,5 +1,5 @@
-"""order.epochs_per_pass: an epoch is a share of the way through the training vertices, with all that
-goes by epochs."""
+"""order.epochs_per_pass: an epoch is a share of the way through the training vertices, with all
+that goes by epochs."""
 
 import numpy as np
 

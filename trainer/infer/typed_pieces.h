@@ -1,11 +1,11 @@
 /*
- * typed_pieces.h - one layer of a model of a graph of several types over vertices of one type, piece
- * by piece: what predictions (typed_graph.h) and a job's evaluations (evaluate.h) are made of.
+ * typed_pieces.h - one layer of a model of a graph of several types over vertices of one type,
+ * piece by piece: what predictions (typed_graph.h) and a job's evaluations (evaluate.h) are made of.
  *
- * A piece is a mini-batch of one hop with all neighbours (vicinity.h) of at most SL_INFER_PIECE_ROWS
- * vertices, and of as many edges as piece.h says: memory does not grow with the graph. Of one with
- * more edges than that a single vertex is a piece. Which pieces a range has depends on the range
- * alone.
+ * A piece is a mini-batch of one hop with all neighbours (vicinity.h) of at most
+ * SL_INFER_PIECE_ROWS vertices, and of as many edges as piece.h says: memory does not grow with the
+ * graph. A vertex with more edges than that is a piece alone. Which pieces a range has depends on
+ * the range alone.
  */
 #ifndef SL_TRAINER_INFER_TYPED_PIECES_H
 #define SL_TRAINER_INFER_TYPED_PIECES_H
