@@ -19,6 +19,7 @@
 #include "cli/run_summary.h"
 #include "cli/store_view.h"
 #include "cli/trainer_subprocess.h"
+#include "cli/typed_forecast.h"
 #include "cli/world_command.h"
 #include "common/base/bits.h"
 #include "common/base/error.h"
@@ -105,7 +106,7 @@ static int forecast(const struct sl_config *c, const struct sl_dataset *ds, stru
     int rc = sl_visits_expect(ds, &sampling, &watch, visits);
     if (rc == SL_OK)
         rc = sl_visits_forecast(visits, ds->n_nodes,
-                                sl_phases_batches(c, ds->split[SL_SPLIT_TRAIN].n),
+                                sl_phases_pass_batches(c, ds->split[SL_SPLIT_TRAIN].n),
                                 out->rows.n_slots, &out->inputs, &out->hit_rate);
     free(visits);
     return rc;
@@ -195,6 +196,7 @@ struct plan {
     struct store store; // of this node
     struct sl_params params;
     struct sl_nodes_plan nodes;
+    struct sl_typed_forecast typed;
 };
 
 static void print_rows(const struct store *s, uint64_t n_batches)
@@ -282,7 +284,8 @@ static void print_links(const struct sl_config *c, const struct sl_dataset *ds)
         printf("  %s edges %s", sl_units_grouped(n, items.n_positive), uses[s]);
         if (s == SL_SPLIT_TRAIN)
             printf(", whose orders of two epochs take %s of memory",
-                   sl_units_bytes(orders, sl_arena_order_bytes(items.n_positive)));
+                   sl_units_bytes(
+                       orders, sl_arena_order_bytes(sl_config_epoch_items(c, items.n_positive))));
         if (s != SL_SPLIT_TRAIN && items.per_positive > 0)
             printf(", each against %u negatives of its own", items.per_positive);
         else if (s != SL_SPLIT_TRAIN)
@@ -330,10 +333,13 @@ static void print_evaluation(const struct sl_config *c, const struct sl_dataset 
     char a[SL_UNITS_BYTES];
     if (ds->typed.n_types == 0 || sl_config_is_external(c))
         return;
-    printf("evaluation  mini-batches of %s vertices, %s\n",
-           sl_units_grouped(a, c->evaluate.batch_size),
-           sl_config_evaluates_all(c) ? "with all their neighbours"
-                                      : "as evaluate.fanout samples them");
+    if (c->evaluate.full)
+        printf("evaluation  layer by layer over all neighbours\n");
+    else
+        printf("evaluation  mini-batches of %s vertices, %s\n",
+               sl_units_grouped(a, c->evaluate.batch_size),
+               sl_config_evaluates_all(c) ? "with all their neighbours"
+                                          : "as evaluate.fanout samples them");
 }
 
 static void print_plan_text(const struct sl_job_check *r, const struct plan *p)
@@ -365,6 +371,9 @@ static void print_plan_text(const struct sl_job_check *r, const struct plan *p)
         printf("epochs      %u of %s mini-batches, %s updates each\n", c->epochs,
                sl_units_grouped(a, sl_phases_batches(c, n_train)),
                sl_units_grouped(b, sl_phases_updates(c, n_train)));
+    if (c->order.epochs_per_pass > 1)
+        printf("  %u of them walk through the training set once, of %s mini-batches\n",
+               c->order.epochs_per_pass, sl_units_grouped(a, sl_phases_pass_batches(c, n_train)));
     printf("split       %s, %s (%s)\n", SL_PLURAL(c->allocation.samplers, "sampler"),
            SL_PLURAL(c->allocation.trainers, "trainer"),
            sl_placement_reason(c, reason, sizeof reason));
@@ -372,6 +381,7 @@ static void print_plan_text(const struct sl_job_check *r, const struct plan *p)
         printf("  %s: %s\n", sl_placement_device_text(c, i, device, sizeof device),
                roles_text(c, i, roles));
     print_learned(c, ds);
+    sl_typed_forecast_print(&p->typed, c, ds);
     if (sl_features_bytes(ds) > 0 || sl_config_learned_dim(c) == 0)
         printf("features    %s, %s\n", sl_units_bytes(a, sl_features_bytes(ds)),
                sl_features_kinds[store->features].drive
@@ -430,7 +440,9 @@ static int print_plan_json(const struct sl_job_check *r, const struct plan *p)
     cJSON_AddNumberToObject(plan, "updates_per_epoch", (double)sl_phases_updates(c, n_train));
     if (*r->epochs_note)
         cJSON_AddStringToObject(plan, "epochs_reason", r->epochs_note);
-    cJSON_AddNumberToObject(plan, "order_bytes", (double)sl_arena_order_bytes(n_train));
+    cJSON_AddNumberToObject(plan, "order_bytes",
+                            (double)sl_arena_order_bytes(sl_config_epoch_items(c, n_train)));
+    sl_typed_forecast_add(&p->typed, &r->dataset, plan);
     const struct sl_row_table_shape learned = learned_shape(c, &r->dataset);
     if (learned.dim > 0)
         cJSON_AddNumberToObject(plan, "learned_bytes", (double)sl_row_table_bytes(&learned));
@@ -501,6 +513,7 @@ static int find_plan(const struct sl_job_check *r, struct plan *p)
 {
     SL_TRY(find_store(r, &p->store));
     SL_TRY(find_params(r, &p->params));
+    SL_TRY(sl_typed_forecast_find(&r->config, &r->dataset, &p->typed));
     const struct sl_nodes_plan_spec spec = spec_of_nodes(r, p);
     return r->nodes > 1 ? sl_nodes_plan_find(&spec, &p->nodes) : SL_OK;
 }
@@ -597,5 +610,6 @@ int sl_dry_run(const struct sl_job_check *check, enum sl_output output, const ch
         rc = check->over_nodes ? run_together(&t) : show_plan(check, output, links, &plan);
     sl_params_fini(&plan.params);
     sl_nodes_plan_fini(&plan.nodes);
+    sl_typed_forecast_fini(&plan.typed);
     return rc;
 }

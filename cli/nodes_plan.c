@@ -135,7 +135,7 @@ static struct sl_capacity_need need_of(const struct making *m, const struct sl_d
         .block_bytes_mean = m->estimate.mean_bytes,
         .probe_bytes = m->estimate.probe ? m->estimate.probe->bytes : 0,
         .n_nodes = ds->n_nodes,
-        .n_train = ds->split[SL_SPLIT_TRAIN].n,
+        .n_train = sl_config_epoch_items(&m->config, ds->split[SL_SPLIT_TRAIN].n),
         .n_params = m->spec->params->n,
         .row_bytes = row_bytes_of(ds),
         .n_elsewhere = ds->n_nodes - sl_dataset_rows(ds),

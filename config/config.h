@@ -265,7 +265,8 @@ struct sl_config {
         enum sl_order kind;
         uint32_t sequences; // 0 while they are "auto"
         bool sequences_auto;
-        double excess_error; // over a uniform shuffle's shuffling error
+        double excess_error;      // over a uniform shuffle's shuffling error
+        uint32_t epochs_per_pass; // through the training vertices; 0 as 1
     } order;
 
     struct {
@@ -422,9 +423,6 @@ bool sl_model_is_typed(enum sl_model_kind kind);
 // SL_EUNSUPPORTED with a message that begins with a key.
 struct sl_dataset;
 int sl_config_check_types(const struct sl_config *c, const struct sl_dataset *ds);
-// What a full evaluation is on a graph of several types: mini-batches of the evaluated vertices,
-// with all their neighbours.
-void sl_config_settle_types(struct sl_config *c, const struct sl_dataset *ds);
 
 /*
  * Looks the names of both keys up in the data set's relations. SL_EINVAL with a message that begins
@@ -451,6 +449,12 @@ void sl_config_choose_features(const struct sl_config *c, struct sl_dataset *dat
 int sl_config_check_learned(const struct sl_config *c);
 // What decides how often training meets a vertex. Its fanout is the config's.
 struct sl_visits_sampling sl_config_sampling(const struct sl_config *c);
+
+// Training vertices (or pairs) of an epoch, of so many.
+static inline uint64_t sl_config_epoch_items(const struct sl_config *c, uint64_t n_train)
+{
+    return sl_order_items(n_train, c->order.epochs_per_pass);
+}
 
 // Of so many batches of all nodes, those of the node that has most.
 static inline uint64_t sl_config_of_node(const struct sl_config *c, uint64_t batches)

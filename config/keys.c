@@ -579,6 +579,11 @@ const struct sl_key sl_keys[] = {
      .only_key = "order.kind", .only_of = walks,
      .doc = "How much more than a shuffle's the label shares of mini-batches may differ from the "
             "training set's. Only with proximity."},
+    {.path = "order.epochs_per_pass", .type = SL_KEY_INTEGER, AT(order.epochs_per_pass), FIXED,
+     .min = 1, .max = 10000, .fallback = "1",
+     .only_key = "order.kind", .only_word = "shuffled",
+     .doc = "Epochs in which the training vertices are walked through once: with 20 all that goes "
+            "by epochs, such as evaluations, rates and reports, is each twentieth of the way."},
 
     {.path = "store", .type = SL_KEY_OBJECT,
      .doc = "What of the data set is where."},
@@ -776,8 +781,8 @@ const struct sl_key sl_keys[] = {
      BESIDE(evaluate.n_fanout), NAMED(evaluate.fanout_names), .min = 1, .max = 65535,
      .word = "full", FLAG(evaluate.full), .fallback = "\"full\"",
      OWN,
-     .doc = "full: layer by layer over all neighbours, of a graph of several types those of the "
-            "evaluated vertices; a list or an object samples as sampler.fanout."},
+     .doc = "full: layer by layer over all neighbours; a list or an object samples as "
+            "sampler.fanout."},
     {.path = "evaluate.batch_size", .type = SL_KEY_INTEGER, AT(evaluate.batch_size), FIXED,
      .min = 1, .max = 2147483648.0,
      .fallback_note = "sampler.batch_size",

@@ -49,6 +49,7 @@ int sl_node_rows_open(struct sl_node_rows *r, const struct sl_node_rows_spec *sp
         .batches_per_update = c->updates.batches_per_update,
         .sequences = c->order.sequences_auto ? 0 : c->order.sequences,
         .excess = c->order.excess_error,
+        .epochs_per_pass = c->order.epochs_per_pass,
     };
     *r = (struct sl_node_rows){.spec = *spec};
     char *record = sl_dataset_record(spec->ds);

@@ -21,6 +21,7 @@
 #include "trainer/feed/devices.h"
 #include "trainer/feed/gather.h"
 #include "trainer/feed/reading.h"
+#include "trainer/infer/typed_pieces.h"
 #include "trainer/loop.h"
 #include "trainer/model/neighbours.h"
 #include "trainer/model/sync.h"
@@ -41,6 +42,7 @@ struct program {
     struct sl_infer_graph wider_graph;
     struct sl_model model;
     struct sl_link_sets links;
+    struct sl_typed_pieces pieces; // of a graph of several types
     struct sl_gather gather;
     struct sl_reading extracts, fetches, infers;
     struct sl_row_source features; // of inference
@@ -66,6 +68,10 @@ static int prepare(struct program *p)
         const struct sl_link_negatives negatives = sl_config_negatives(&p->config);
         SL_TRY(sl_link_sets_init(&p->links, &p->dataset, &negatives));
         p->model.links = &p->links;
+    }
+    if (p->model.typed) {
+        SL_TRY(sl_typed_pieces_init(&p->pieces, &p->model, &p->dataset));
+        p->model.pieces = &p->pieces;
     }
     return sl_model_prepare_inference(&p->model, &p->config, &p->dataset, threads, &p->self_loops,
                                       &p->neighbours);
@@ -247,6 +253,7 @@ static void release(void *ctx)
     sl_reading_close(&p->infers);
     sl_row_source_fini(&p->features);
     sl_arena_access_close(&p->access);
+    sl_typed_pieces_fini(&p->pieces);
     sl_model_fini(&p->model);
     sl_gather_fini(&p->gather); // the copy of features, which inference may have pinned, too
     sl_neighbours_fini(&p->neighbours);

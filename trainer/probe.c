@@ -47,8 +47,9 @@ static uint64_t host_peak(const struct sl_trainer_spec *spec, const struct sl_bl
     uint64_t copied = copies * spec->model->n_params * sizeof(float);
     uint64_t readers =
         spec->fetches && spec->fetches->drive ? SL_TRAINER_READERS * SL_ROW_READER_BYTES : 0;
-    return readers + spec->model->pool.peak_bytes + SL_PREFETCH_BUFFERS * b->buffer.features.bytes +
-           lists + copied + spec->gather->rows.bytes;
+    return readers + sl_model_peak_bytes(spec->model) +
+           SL_PREFETCH_BUFFERS * b->buffer.features.bytes + lists + copied +
+           spec->gather->rows.bytes;
 }
 
 // The other buffer comes on top of what the process holds now, which has what operations keep for

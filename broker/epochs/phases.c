@@ -39,13 +39,14 @@ static int fill_bank(struct sl_phases *p, uint32_t order)
         .batches_per_update = config->updates.batches_per_update,
         .sequences = config->order.sequences_auto ? 0 : config->order.sequences,
         .excess = config->order.excess_error,
+        .epochs_per_pass = config->order.epochs_per_pass,
         .cancel = &p->cancel,
     };
     if (!p->order.kind)
         SL_TRY(sl_epoch_order_open(&p->order, config->order.kind, &facts));
-    sl_epoch_order_fill(&p->order, sl_plan_order_epoch(&p->setup.plan, order),
-                        sl_arena_order(p->arena, order & 1));
-    return SL_OK;
+    const bool filled = sl_epoch_order_fill(&p->order, sl_plan_order_epoch(&p->setup.plan, order),
+                                            sl_arena_order(p->arena, order & 1));
+    return filled || atomic_load(&p->cancel) ? SL_OK : SL_ENOMEM;
 }
 
 // On a thread of libuv's pool: errors are recorded for each thread, so the message is taken along.

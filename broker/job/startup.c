@@ -267,7 +267,6 @@ static int configure_workers(struct sl_job *job)
     struct sl_config *c = &job->config;
     const bool automatic = c->store.features == SL_FEATURES_AUTO;
     const uint64_t available = sl_device_memory_available();
-    sl_config_settle_types(c, &job->dataset);
     sl_capacity_settle_store(c, &job->dataset, available);
     if (sl_store_is_open(c))
         sl_access_forecast_now(&job->foresight, c, &job->dataset);
@@ -588,7 +587,7 @@ static int make_arena(struct sl_job *job)
         .block_bytes_mean = job->block_bytes_mean,
         .probe_bytes = needs_probe(job) ? job->probe_bytes : 0,
         .n_nodes = job->dataset.n_nodes,
-        .n_train = job->dataset.split[SL_SPLIT_TRAIN].n,
+        .n_train = sl_config_epoch_items(&job->config, job->dataset.split[SL_SPLIT_TRAIN].n),
         .n_params = job->params.n,
         .row_bytes = job->split.need.row_bytes,
         .n_elsewhere = job->dataset.n_nodes - sl_dataset_rows(&job->dataset),

@@ -222,7 +222,7 @@ int sl_store_foresee(const struct sl_config *config, const struct sl_dataset *ds
     struct foresight f = {
         .ds = ds,
         .replaces = config->sampler.replace,
-        .n_batches = (double)sl_phases_batches(config, ds->split[SL_SPLIT_TRAIN].n),
+        .n_batches = (double)sl_phases_pass_batches(config, ds->split[SL_SPLIT_TRAIN].n),
         .visits = malloc(n * sizeof *f.visits),
         .edge_reads = calloc(n, sizeof *f.edge_reads),
         .hotness = malloc(n * sizeof *f.hotness),
@@ -235,5 +235,6 @@ int sl_store_foresee(const struct sl_config *config, const struct sl_dataset *ds
     free(f.visits);
     free(f.edge_reads);
     free(f.hotness);
+    out->edge_reads /= SL_MAX(config->order.epochs_per_pass, 1u); // they were a whole pass's
     return rc;
 }

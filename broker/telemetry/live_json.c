@@ -438,7 +438,7 @@ static void find_pair_rates(const struct sl_job_view *job, struct sl_stats *s)
     const uint64_t n = job->phases->setup.plan.split[SL_SPLIT_TRAIN].n;
     if (!sl_config_is_links(c) || n == 0)
         return;
-    s->rates.positives = s->rates.batches * (double)n / (double)sl_phases_batches(c, n);
+    s->rates.positives = s->rates.batches * (double)n / (double)sl_phases_pass_batches(c, n);
     s->rates.negatives = s->rates.positives * c->task.per_positive;
 }
 

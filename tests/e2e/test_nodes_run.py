@@ -16,6 +16,7 @@ GAT = {"model.kind": "gat", "model.heads": 2}
 CLIPPED = {"model.kind": "gin", "model.norm": "batch", "optimizer.clip_norm": 0.5}
 PRESC = {"cache": {"policy": "presc", "presample_epochs": 1, "ratio": 0.2}}
 STORAGE = {"store": {"features": "storage"}}
+SHARES = {"order.epochs_per_pass": 3, "epochs": 4}
 SGD = {"optimizer": {"kind": "sgd", "lr": 0.05, "momentum": 0.9}}
 
 
@@ -84,7 +85,7 @@ def test_bits_are_those_of_one_node_with_mpich(box, kind, n, changes):
 
 
 @whole
-@cases(("presc", 4, PRESC), ("storage", 2, STORAGE), ("sgd", 3, SGD))
+@cases(("presc", 4, PRESC), ("storage", 2, STORAGE), ("sgd", 3, SGD), ("shares", 2, SHARES))
 def test_bits_are_those_of_one_node_whatever_it_has(box, kind, n, changes):
     check_same(box, kind, n, MPIS[0], changes)
 

@@ -6,7 +6,7 @@ import shutil
 
 import numpy as np
 
-from harness import cases, fingerprint, read_json, small_job, whole
+from harness import accuracies, cases, fingerprint, read_json, small_job, whole
 from test_bad_input import refused
 from test_external import begin, borrow
 from test_external import job as lent_job
@@ -67,6 +67,28 @@ def test_a_plan_has_types_and_relations(box):
     assert found["relations"] == inspected["relations"]
     sizes = sum(t["feature_bytes"] for t in found["types"])
     assert found["store"]["feature_bytes"] == sizes > 0
+
+
+@cases("new", "all")
+def test_a_plan_tells_of_mini_batches(box, expand):
+    """At most so many vertices and edges, and not many more, than are drawn then."""
+    changes = {"sampler.expand": expand, "sampler.fanout": {"reviews": [0, 0], "*": [3, 2]}}
+    config = job(box, dataset=papers(box, 6000), **changes)
+    path = box.job(config)
+    said = box.sluice("run", path, "--dry-run", "-o", "json").ok().json()
+    forecast = said["mini_batch"]
+    assert forecast["edges"][REVIEWS] == 0 < forecast["edges"][WRITES], forecast
+    _, report = box.run({**config, "epochs": 1})
+    epoch = report["epochs"][0]
+    again = 3 * 64 if expand == "new" else 0  # of the first hop, which the second one has, too
+    for found, wanted in ((sum(forecast["vertices"].values()), epoch["input_nodes"]),
+                          (sum(forecast["edges"].values()) + again, epoch["sampled_edges"])):
+        assert 0.97 < found * epoch["batches"] / wanted < 1.35, (found, epoch)
+    width = {t["name"]: 4 * t["feat_dim"] for t in said["types"]}
+    wanted = sum(width[t] * n for t, n in forecast["vertices"].items())
+    assert abs(forecast["feature_bytes"] - wanted) <= sum(width.values()), forecast
+    text = box.sluice("run", path, "--dry-run", "--set", "output=runs/text").ok().out
+    assert "mini-batch  at most about " in text and "\ntopology    " in text, text
 
 
 REFUSED = {
@@ -203,6 +225,7 @@ def test_comes_near_what_can_be_learned(box, kind):
 
 WAYS = {
     "plain": {},
+    "rsage": {"model.norm": "layer"},
     "all": {"sampler.expand": "all", "model.norm": "batch", "evaluate.fanout": [3, 4]},
     "weighted": {"sampler.kind": "weighted", "evaluate.fanout": {"reviews": [1, 1], "*": [3, 4]}},
     "named": {"sampler.fanout": {"reviews": [0, 0], WRITES: [4, 3], "*": [2, -1]},
@@ -236,25 +259,50 @@ def test_same_bits_of_other_ways(box, way):
     same_bits(box, way)
 
 
-def test_a_full_evaluation_is_exact(box):
-    """Whatever the size of its mini-batches, and as a list with all neighbours."""
+def evaluations(report):
+    """What is the same to the last digit, and losses, whose sums have another order."""
+    found = [report["test"], *(e["val"] for e in report["epochs"])]
+    return accuracies(report), [f["loss"] for f in found]
+
+
+@cases("rsage", "rgat", "rgcn")
+def test_a_full_evaluation_is_exact(box, kind):
+    """Layer by layer, and by mini-batches with all neighbours: of a list that says so."""
     found = []
     for label, changes in (
         ("full", {}),
-        ("small", {"evaluate.batch_size": 7}),
-        ("list", {"evaluate.fanout": [-1, -1], "evaluate.batch_size": 400}),
+        ("small", {"evaluate.fanout": [-1, -1], "evaluate.batch_size": 7}),
+        ("large", {"evaluate.fanout": [-1, -1], "evaluate.batch_size": 400}),
     ):
-        report = trained(box, label, **changes)
-        found.append([report["test_accuracy"], *(e["val_accuracy"] for e in report["epochs"])])
-    assert found[0] == found[1] == found[2], found
-    result, _ = box.run(job(box, epochs=1, output="runs/said"), name="said")
-    said = "mini-batches of 64 vertices with all their neighbours"
-    assert f"evaluation: {said}" in result.ok().err and f" by {said}\n" in result.out, str(result)
+        found.append(evaluations(trained(box, label, **{**WAYS[kind], **changes})))
+    for accuracy, losses in found[1:]:
+        assert accuracy == found[0][0], found
+        assert np.allclose(losses, found[0][1], rtol=1e-5, atol=0), found
+
+
+def test_an_evaluation_by_batches_says_so(box):
+    result, _ = box.run(job(box, epochs=1, **{"evaluate.fanout": [-1, -1]}))
+    said = "evaluation: mini-batches of 64 vertices with all their neighbours"
+    assert said in result.ok().err, str(result)
+    result, _ = box.run(job(box, epochs=1, output="runs/full"), name="full")
+    assert "mini-batches of" not in result.ok().err, str(result)
+    said = plan(box, config=job(box, output="runs/planned")).ok().out
+    assert "evaluation  layer by layer over all neighbours\n" in said, said
+
+
+@cases("trainer_infer:1", "trainer_infer:2")
+def test_an_evaluation_survives_a_trainer(box, point):
+    two = {"allocation": {"samplers": 1, "trainers": 2}, "evaluate.test": "each"}
+    whole = trained(box, "whole", **two)
+    killed = trained(box, "killed", env={"SLUICE_FAILPOINT": point}, **two)
+    assert killed["restarts"], killed
+    assert fingerprint(killed) == fingerprint(whole)
+    assert evaluations(killed) == evaluations(whole)
 
 
 def test_memory_of_an_evaluation_is_bounded(box):
     """Its mini-batches are the largest of all; the message says so, and what to do is followed."""
-    tight = {"arena.memory": "600KiB", "sampler.fanout": [2, 1]}
+    tight = {"arena.memory": "600KiB", "sampler.fanout": [2, 1], "evaluate.fanout": [-1, -1]}
     result, _ = box.run(job(box, **tight, **{"evaluate.batch_size": 400}))
     result.error(2, r"arena\.memory: found", r"take a smaller evaluate\.batch_size")
     box.run(job(box, epochs=1, **tight, **{"evaluate.batch_size": 4}))[0].ok()

@@ -4,7 +4,6 @@
 #include "common/base/error.h"
 #include "tests/unit/suite.h"
 #include "tests/unit/trainer_typed_naive.h"
-#include "trainer/infer/evaluate.h"
 
 enum { CLASSES = 4, SEEDS = 7, HIDDEN = 6 };
 
@@ -339,6 +338,34 @@ LOOP_TEST(bits_are_those_of_any_number_of_threads, 0, SL_COUNT_OF(VARIANTS))
     scene_fini(&s);
 }
 
+// Whether a relation's sources are kept for backward or made again; less is kept then.
+LOOP_TEST(what_is_made_again_has_the_same_bits, 4, 7)
+{
+    struct sl_loss_result loss[2];
+    float *gradient[2];
+    uint64_t peak[2];
+    for (int k = 0; k < 2; k++) {
+        struct scene s;
+        scene_init(&s, &VARIANTS[_i], sl_kernels_cpu(), SEED_IDS, SEEDS);
+        s.model.options.kept_bytes *= k == 0;
+        for (int again = 0; again < 2; again++) { // the second finds the first one's memory
+            memset(s.gradient, 0xff, s.model.n_params * sizeof *s.gradient);
+            train(&s, &loss[k]);
+        }
+        peak[k] = s.model.pool.peak_bytes;
+        ck_assert_uint_eq(sl_model_peak_bytes(&s.model), peak[k] + s.model.scratch.peak_bytes);
+        gradient[k] = s.gradient;
+        s.gradient = NULL;
+        if (k == 1)
+            ck_assert_mem_eq(gradient[1], gradient[0], s.model.n_params * sizeof **gradient);
+        scene_fini(&s);
+    }
+    ck_assert(loss[0].loss == loss[1].loss);
+    ck_assert_uint_lt(peak[1], peak[0]);
+    free(gradient[0]);
+    free(gradient[1]);
+}
+
 // Products of operands that were rounded to bf16: near those that were not, and others.
 LOOP_TEST(products_in_bf16_are_near, 0, SL_COUNT_OF(VARIANTS))
 {
@@ -416,19 +443,6 @@ static void check_refused(const struct sl_config *c, const char *a, const char *
     ck_assert_int_lt(init(&m, c, sl_kernels_cpu()), 0);
     ck_assert_msg(strstr(sl_error_message(), a) && strstr(sl_error_message(), b),
                   "'%s', wanted %s and %s", sl_error_message(), a, b);
-    sl_model_fini(&m);
-}
-
-TEST(layers_over_the_whole_graph_are_refused)
-{
-    struct sl_model m;
-    const struct sl_config c = config_of(&VARIANTS[0]);
-    const struct sl_infer_range range = {.n = 1};
-    const struct sl_infer_io io = {.x_dtype = SL_DTYPE_F32};
-    struct sl_dataset ds = {.n_nodes = 1};
-    assert_ok(init(&m, &c, sl_kernels_cpu()));
-    ck_assert_int_eq(sl_evaluate_layer(&m, &ds, NULL, 0, &range, &io), SL_EUNSUPPORTED);
-    ck_assert_ptr_nonnull(strstr(sl_error_message(), "evaluate.fanout of -1"));
     sl_model_fini(&m);
 }
 

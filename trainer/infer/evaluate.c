@@ -12,6 +12,7 @@
 #include "common/arena/param_store.h"
 #include "common/arena/seat.h"
 #include "trainer/infer/score.h"
+#include "trainer/infer/typed_pieces.h"
 
 // Of all rows: where fewer are needed a GPU gathers what it reads before it copies everything.
 enum { FEW_DIVISOR = 8 };
@@ -274,7 +275,8 @@ int sl_evaluate_layer(struct sl_model *model, const struct sl_dataset *ds, const
                       uint32_t layer, const struct sl_infer_range *range,
                       const struct sl_infer_io *io)
 {
-    SL_TRY(sl_model_check_layerwise(model));
+    if (model->typed)
+        return sl_typed_pieces_layer(model->pieces, params, layer, range, io);
     const struct sl_layer *which = &model->layer[layer];
     const struct sl_infer_graph own = {ds, model->self_loops, model->neighbours};
     const struct sl_infer_graph *graph = io->graph ? io->graph : &own;
@@ -403,7 +405,16 @@ static int leave_needed(struct sl_model *model, const struct sl_dataset *ds,
 // Floats a row of a layer's result.
 static uint32_t width_of(const struct sl_model *model, uint32_t layer)
 {
-    return layer + 1 == model->n_layers ? model->n_outputs : model->layer[layer].d_out;
+    if (layer + 1 == model->n_layers)
+        return model->n_outputs;
+    return model->typed ? model->typed->hidden : model->layer[layer].d_out;
+}
+
+// What a vertex's row of a layer reads.
+static uint64_t edges_of(const struct sl_model *model, const struct sl_dataset *ds, uint32_t layer,
+                         uint64_t v)
+{
+    return model->typed ? sl_typed_pieces_edges(model->pieces, layer, v) : sl_dataset_degree(ds, v);
 }
 
 // Refuses a phase that does not fit the model or the arena before anything is written.
@@ -516,7 +527,8 @@ int sl_evaluate_infer(struct sl_model *model, const float *params, const struct 
     if (spec->val_edges && !graph)
         return sl_fail(SL_EPROTO, "a phase of inference over a graph that this trainer lacks");
     for (uint32_t i = 0; i < range.n; i++)
-        *edges += sl_dataset_degree(graph ? graph->dataset : ds, sl_infer_vertex(&range, i));
+        *edges +=
+            edges_of(model, graph ? graph->dataset : ds, spec->layer, sl_infer_vertex(&range, i));
     enum sl_dtype dtype = SL_DTYPE_F32;
     struct sl_infer_io io = {
         .graph = graph,

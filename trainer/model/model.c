@@ -77,6 +77,9 @@ static const enum sl_precision PRECISIONS[] = {[SL_CONFIG_FP32] = SL_PRECISION_F
                                                [SL_CONFIG_BF16] = SL_PRECISION_BF16,
                                                [SL_CONFIG_TF32] = SL_PRECISION_TF32};
 
+// More than a mini-batch of a few hundred megabytes takes, which so computes nothing twice.
+static const uint64_t KEPT_BYTES = (uint64_t)1 << 30;
+
 static struct sl_layer_options options_of(const struct sl_config *config)
 {
     return (struct sl_layer_options){
@@ -94,6 +97,7 @@ static struct sl_layer_options options_of(const struct sl_config *config)
         .share_weights = config->model.share_weights,
         .bases = config->model.bases,
         .blocks = config->model.blocks,
+        .kept_bytes = KEPT_BYTES,
     };
 }
 
@@ -205,12 +209,14 @@ int sl_model_init(struct sl_model *model, const struct sl_config *config, uint32
     sl_mempool_init_on(&model->pool, &device->memory);
     sl_mempool_init(&model->notes);
     sl_mempool_init_on(&model->scoring, &device->memory);
+    sl_mempool_init_on(&model->scratch, &device->memory);
     model->env = (struct sl_layer_env){
         .kernels = kernels,
         .device = device,
         .precision = PRECISIONS[sl_config_precision(config)],
         .pool = &model->pool,
         .notes = &model->notes,
+        .scratch = &model->scratch,
     };
     model->learned = (struct sl_learned_rows){
         .from = typed || config->features.kind == SL_INPUT_LEARNED ? 0 : feat_dim,
@@ -244,28 +250,24 @@ void sl_model_fini(struct sl_model *model)
     sl_mempool_fini(&model->pool);
     sl_mempool_fini(&model->notes);
     sl_mempool_fini(&model->scoring);
+    sl_mempool_fini(&model->scratch);
+}
+
+uint64_t sl_model_peak_bytes(const struct sl_model *model)
+{
+    return model->pool.peak_bytes + model->scratch.peak_bytes;
 }
 
 uint32_t sl_model_infer_width(const struct sl_model *model)
 {
     uint32_t width = 0;
     if (model->typed)
-        return 0;
+        return model->n_layers > 1 ? model->typed->hidden : 0;
     for (uint32_t l = 0; l + 1 < model->n_layers; l++)
         width = SL_MAX(width, model->layer[l].d_out);
     if (model->objective->task == SL_TASK_LINK)
         width = SL_MAX(width, model->n_outputs);
     return width;
-}
-
-int sl_model_check_layerwise(const struct sl_model *model)
-{
-    if (!model->typed)
-        return SL_OK;
-    return sl_fail(SL_EUNSUPPORTED,
-                   "a model of a graph of several types is not applied layer by layer to all "
-                   "vertices: evaluate it by batches, with evaluate.fanout of -1 for all "
-                   "neighbours");
 }
 
 bool sl_model_needs_self_loops(const struct sl_model *model)
@@ -306,7 +308,7 @@ int sl_model_prepare_inference(struct sl_model *model, const struct sl_config *c
     struct sl_infer_graph own;
     if (sl_sampler_flags[config->sampler.kind] & SL_SAMPLER_BY_WEIGHT)
         SL_TRY(sl_weightless_drop(ds, sl_model_needs_self_loops(model), threads));
-    if (model->typed) // evaluated by sampled blocks, predicted by those of vicinity.h
+    if (model->typed)
         return SL_OK;
     SL_TRY(sl_model_prepare_graph(model, config, ds, threads, loops, neighbours, &own));
     model->self_loops = own.self_loops;

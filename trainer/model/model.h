@@ -86,8 +86,10 @@ struct sl_model {
     const struct sl_heartbeat *pulse;       // asked between layers whether to leave; NULL for none
     const struct sl_link_sets *links;       // the pairs of a job of links
     struct sl_row_source *features; // where they come from; NULL: from where they are mapped
+    struct sl_typed_pieces *pieces; // of types: how its layers are applied (typed_pieces.h)
 
     struct sl_mempool pool;                     // device memory
+    struct sl_mempool scratch;                  // likewise, emptied by layers (layer.h)
     struct sl_mempool notes;                    // the process's own; reset together
     struct sl_mempool scoring;                  // device memory of sl_model_score()
     struct sl_resident resident;                // of inference
@@ -114,13 +116,12 @@ int sl_model_init(struct sl_model *model, const struct sl_config *config, uint32
                   const struct sl_device *device, const struct sl_kernels *kernels);
 void sl_model_fini(struct sl_model *model); // safe on a zeroed struct
 
+// The most memory of the device that a batch has taken for its activations.
+uint64_t sl_model_peak_bytes(const struct sl_model *model);
+
 // Floats a row of the widest activation that layer-wise inference keeps of all vertices: outputs
 // only of links; 0 where it keeps none.
 uint32_t sl_model_infer_width(const struct sl_model *model);
-
-// SL_EUNSUPPORTED with what to do where layers cannot be applied to all vertices one after the
-// other: of graphs of several types.
-int sl_model_check_layerwise(const struct sl_model *model);
 
 // True when degrees are counted without the graph's own self-loops: inference then needs
 // model->self_loops; with its out-degrees too where the second is true.

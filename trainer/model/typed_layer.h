@@ -56,6 +56,7 @@ struct sl_typed_tape {
     struct sl_layer_epilogue *after;     // offers, where there are rows
     struct sl_bias_act_gradient *before; // of backward, likewise
     struct sl_dropout dropout;           // keys of a layer's own masks, of relation 0
+    bool training;                       // backward follows
     void *own;                           // what the kind alone knows, in the notes
 };
 

@@ -302,6 +302,7 @@ static int open_tape(const struct sl_typed_model *m, struct sl_block_view block,
         .before = zeroed_note(env, n * sizeof *tape->before),
         .dropout = dropout_of(m, block, SL_LAYER_OWN_DROPOUT + l,
                               training ? m->options->attention_dropout : 0, 0),
+        .training = training,
     };
     if (!tape->n_dst || !tape->n_src || !tape->y || !tape->after || !tape->before)
         return SL_ENOMEM;

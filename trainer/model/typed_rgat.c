@@ -16,6 +16,12 @@
  * SOURCES of a relation are all vertices of their type that the batch knows, and it may touch few
  * of them, where others found them. A relation with fewer edges than sources reads a row for each
  * of its edges, gathered before the product with lin_src: its sources are its edges then.
+ *
+ * MEMORY. What lin_src makes of a relation's sources are heads x C floats for each of them, far
+ * more than all else that backward needs. They are kept for it as long as the batch has taken less
+ * than kept_bytes (layer.h). Those of the other relations are made again, to the same bits, by one
+ * product more beside the three that training has: of them no more than one relation's are there at
+ * a time, as of all that backward alone needs. Without training none are kept.
  */
 #include "trainer/model/typed_layer.h"
 
@@ -26,10 +32,11 @@
 enum { ATT_SRC, ATT_DST, BIAS, LIN_SRC, LIN_DST, N_TENSORS };
 enum { N_SHARED = LIN_DST }; // with one weight, in the place of LIN_SRC
 
-// What forward leaves of a run: its edges, and where its sources are its edges their rows.
+// What forward leaves of a run: its edges, of which z is NULL where it is to be made again.
 struct run {
     struct sl_attention_edges edges;
-    const float *picked; // (n_edges, d_in of the source type), or NULL
+    bool picks;          // its sources are its edges
+    const float *picked; // then their rows (n_edges, d_in of the source type), as long as z
 };
 
 static bool is_shared(const struct sl_typed_layer *layer)
@@ -93,10 +100,10 @@ static uint32_t lin_of(const struct sl_typed_layer *layer, bool source)
 }
 
 static struct sl_attention_side side_of(const struct sl_typed_layer *layer, const float *params,
-                                        const struct sl_typed_tape *tape, uint32_t i, bool source)
+                                        const struct sl_typed_tape *tape, uint32_t i,
+                                        const struct run *own, bool source)
 {
     const struct sl_typed_run *run = &tape->run[i];
-    const struct run *own = (const struct run *)tape->own + i;
     const struct sl_relation *r = &layer->typed->relation[run->relation];
     const uint32_t t = source ? r->source : r->target;
     return (struct sl_attention_side){
@@ -151,24 +158,57 @@ static int count_up(const struct sl_layer_env *env, uint32_t n, const uint32_t *
 }
 
 // The edges of a run, whose sources are themselves where that is less.
-static int take_edges(const struct sl_layer_env *env, const struct sl_typed_layer *layer,
-                      const struct sl_typed_tape *tape, const struct sl_typed_run *run,
+static int take_edges(const struct sl_layer_env *env, const struct sl_typed_run *run,
                       struct run *own)
 {
     const struct sl_csr_view *csr = &run->csr;
-    const uint32_t source = layer->typed->relation[run->relation].source;
-    const uint32_t dim = layer->d_in[source];
-    *own = (struct run){.edges = {.csr = *csr}};
-    if (csr->n_edges >= csr->n_src)
+    *own = (struct run){.edges = {.csr = *csr}, .picks = csr->n_edges < csr->n_src};
+    if (!own->picks)
         return SL_OK;
-    float *picked = sl_layer_floats(env, (uint64_t)csr->n_edges * dim);
-    if (!picked)
-        return SL_ENOMEM;
-    own->picked = picked;
     own->edges.csr.n_src = csr->n_edges;
-    SL_TRY(count_up(env, csr->n_edges, &own->edges.csr.indices));
-    return env->kernels->gather_rows(tape->x[source], SL_DTYPE_F32, csr->n_src, dim, csr->indices,
-                                     csr->n_edges, picked);
+    return count_up(env, csr->n_edges, &own->edges.csr.indices);
+}
+
+// Memory of a run that lasts until the next one.
+static struct sl_layer_env passing(const struct sl_layer_env *env)
+{
+    struct sl_layer_env once = *env;
+    once.pool = env->scratch;
+    sl_mempool_reset(once.pool);
+    return once;
+}
+
+static bool is_kept(const struct sl_layer_env *env, const struct sl_typed_layer *layer,
+                    const struct sl_typed_tape *tape, uint32_t i)
+{
+    const struct run *own = (const struct run *)tape->own + i;
+    const uint32_t d_in = layer->d_in[layer->typed->relation[tape->run[i].relation].source];
+    const uint64_t row = (layer->d_out + (own->picks ? d_in : 0)) * sizeof(float);
+    return tape->training &&
+           env->pool->used_bytes + own->edges.csr.n_src * row <= layer->options->kept_bytes;
+}
+
+// What lin_src makes of the run's sources, and of a run that picks their rows.
+static int make_sources(const struct sl_layer_env *env, const struct sl_typed_layer *layer,
+                        const float *params, const struct sl_typed_tape *tape, uint32_t i,
+                        struct run *own)
+{
+    const struct sl_typed_run *run = &tape->run[i];
+    const struct sl_csr_view *csr = &run->csr;
+    const uint32_t source = layer->typed->relation[run->relation].source;
+    const struct sl_layer lin = {.d_in = layer->d_in[source], .d_out = layer->d_out};
+    const float *weight = params + sl_relation_offset(layer, run->relation, LIN_SRC);
+    const uint64_t rows = own->edges.csr.n_src;
+    float *picked = own->picks ? sl_layer_floats(env, rows * lin.d_in) : NULL;
+    float *z = sl_layer_floats(env, rows * layer->d_out);
+    if (!z || (own->picks && !picked))
+        return SL_ENOMEM;
+    if (picked)
+        SL_TRY(env->kernels->gather_rows(tape->x[source], SL_DTYPE_F32, csr->n_src, lin.d_in,
+                                         csr->indices, csr->n_edges, picked));
+    own->picked = picked;
+    own->edges.z = z;
+    return sl_layer_product(env, &lin, picked ? picked : tape->x[source], rows, weight, 0, z);
 }
 
 static int attend(const struct sl_layer_env *env, const struct sl_typed_layer *layer,
@@ -177,20 +217,16 @@ static int attend(const struct sl_layer_env *env, const struct sl_typed_layer *l
     const struct sl_typed_run *run = &tape->run[i];
     struct run *own = (struct run *)tape->own + i;
     struct sl_attention_edges *edges = &own->edges;
-    SL_TRY(take_edges(env, layer, tape, run, own));
     const struct sl_attention a = attention_of(layer);
-    const struct sl_attention_side src = side_of(layer, params, tape, i, true);
-    const struct sl_attention_side dst = side_of(layer, params, tape, i, false);
-    const struct sl_layer lin = {.d_in = src.d_in, .d_out = layer->d_out};
-    float *score_src, *score_dst, *z = sl_layer_floats(env, src.rows * layer->d_out);
+    const struct sl_attention_side src = side_of(layer, params, tape, i, own, true);
+    const struct sl_attention_side dst = side_of(layer, params, tape, i, own, false);
+    float *score_src, *score_dst;
     float *alpha = sl_layer_floats(env, (uint64_t)run->csr.n_edges * a.heads);
-    if (!z || !alpha)
+    if (!alpha)
         return SL_ENOMEM;
-    edges->z = z;
     edges->dropout = tape->dropout;
     edges->dropout.seed = sl_rng_relation_seed(tape->dropout.seed, run->relation);
     edges->scale = sl_typed_scale(layer, layer->typed->relation[run->relation].target);
-    SL_TRY(sl_layer_product(env, &lin, src.x, src.rows, src.lin, 0, z));
     SL_TRY(sl_attention_scores(env, &a, &src, &score_src));
     SL_TRY(sl_attention_scores(env, &a, &dst, &score_dst));
     edges->score_src = score_src;
@@ -199,13 +235,14 @@ static int attend(const struct sl_layer_env *env, const struct sl_typed_layer *l
     return keep(env, a.heads, alpha, edges);
 }
 
-// y[t] = or += the sums over a run's neighbours.
-static int add_run(const struct sl_layer_env *env, const struct sl_typed_layer *layer,
-                   const struct sl_attention_edges *edges, const float *zero, float **y)
+// y[t] = or += the sums over a run's neighbours; these are in memory of `once`.
+static int add_run(const struct sl_layer_env *env, const struct sl_layer_env *once,
+                   const struct sl_typed_layer *layer, const struct sl_attention_edges *edges,
+                   const float *zero, float **y)
 {
     const struct sl_attention a = attention_of(layer);
     const uint64_t n = (uint64_t)edges->csr.n_dst * layer->d_out;
-    float *sums = sl_layer_floats(env, n);
+    float *sums = sl_layer_floats(*y ? once : env, n);
     if (!sums)
         return SL_ENOMEM;
     const struct sl_aggregate_heads_args args = {.csr = edges->csr,
@@ -231,9 +268,15 @@ static int forward(const struct sl_layer_env *env, const struct sl_typed_layer *
     tape->own = own;
     SL_TRY(env->device->fill(zero, 0, sizeof *zero));
     for (uint32_t i = 0; i < tape->n_runs; i++) {
+        const struct sl_layer_env once = passing(env);
+        SL_TRY(take_edges(env, &tape->run[i], &own[i]));
+        const bool keeps = is_kept(env, layer, tape, i);
+        SL_TRY(make_sources(keeps ? env : &once, layer, params, tape, i, &own[i]));
         SL_TRY(attend(env, layer, params, tape, i));
-        SL_TRY(add_run(env, layer, &own[i].edges, zero,
+        SL_TRY(add_run(env, &once, layer, &own[i].edges, zero,
                        &tape->y[layer->typed->relation[tape->run[i].relation].target]));
+        if (!keeps)
+            own[i].picked = own[i].edges.z = NULL;
     }
     for (uint32_t t = 0; t < layer->typed->n_types; t++) {
         const uint64_t n = (uint64_t)tape->n_dst[t] * layer->d_out;
@@ -273,28 +316,31 @@ static int run_backward(const struct sl_layer_env *env, const struct sl_typed_la
                         const float *dheads, float *gradient, float **dx)
 {
     const struct sl_typed_run *run = &tape->run[i];
-    const struct run *own = (const struct run *)tape->own + i;
     const struct sl_attention a = attention_of(layer);
-    const struct sl_attention_side src = side_of(layer, params, tape, i, true);
-    const struct sl_attention_side dst = side_of(layer, params, tape, i, false);
+    const struct sl_layer_env once = passing(env);
+    struct run own = ((const struct run *)tape->own)[i];
+    if (!own.edges.z)
+        SL_TRY(make_sources(&once, layer, params, tape, i, &own));
+    const struct sl_attention_side src = side_of(layer, params, tape, i, &own, true);
+    const struct sl_attention_side dst = side_of(layer, params, tape, i, &own, false);
     struct sl_attention_gradient to_src = gradient_of(layer, run, gradient, dx, true);
     const struct sl_attention_gradient to_dst = gradient_of(layer, run, gradient, dx, false);
     const struct sl_layer lin = {.d_in = src.d_in, .d_out = layer->d_out};
     const struct sl_layer_gradient of = {src.x, to_src.lin, src.d_in, false};
-    const bool picks = own->picked && to_src.dx;
+    const bool picks = own.picked && to_src.dx;
     float *const to = to_src.dx;
-    float *dscore_src, *dscore_dst, *dz = sl_layer_floats(env, src.rows * layer->d_out);
+    float *dscore_src, *dscore_dst, *dz = sl_layer_floats(&once, src.rows * layer->d_out);
     if (picks)
-        to_src.dx = sl_layer_floats(env, src.rows * src.d_in);
+        to_src.dx = sl_layer_floats(&once, src.rows * src.d_in);
     if (!dz || (picks && !to_src.dx))
         return SL_ENOMEM;
-    SL_TRY(sl_attention_backward(env, &a, &own->edges, dheads, dz, &dscore_src, &dscore_dst));
-    SL_TRY(sl_layer_product_gradient(env, &lin, dz, &of, src.rows));
+    SL_TRY(sl_attention_backward(&once, &a, &own.edges, dheads, dz, &dscore_src, &dscore_dst));
+    SL_TRY(sl_layer_product_gradient(&once, &lin, dz, &of, src.rows));
     if (to_src.dx)
-        SL_TRY(sl_layer_product_backward(env, &lin, dz, src.rows, src.lin, !picks, to_src.dx));
-    SL_TRY(sl_attention_scores_backward(env, &a, &src, dscore_src, &to_src));
-    SL_TRY(sl_attention_scores_backward(env, &a, &dst, dscore_dst, &to_dst));
-    return picks ? unpick(env, run, src.d_in, to_src.dx, to) : SL_OK;
+        SL_TRY(sl_layer_product_backward(&once, &lin, dz, src.rows, src.lin, !picks, to_src.dx));
+    SL_TRY(sl_attention_scores_backward(&once, &a, &src, dscore_src, &to_src));
+    SL_TRY(sl_attention_scores_backward(&once, &a, &dst, dscore_dst, &to_dst));
+    return picks ? unpick(&once, run, src.d_in, to_src.dx, to) : SL_OK;
 }
 
 static int backward(const struct sl_layer_env *env, const struct sl_typed_layer *layer,
