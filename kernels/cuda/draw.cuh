@@ -26,17 +26,24 @@ struct sl_rank_word {
 };
 
 /*
- * What is known of a batch while it is drawn, written by kernels. Hop h goes on with rows[h] and
- * edges[h], which are 0 where there was no room for what was wanted.
+ * What is known of a batch while it is drawn, written by kernels. A step goes on with n, which is 0
+ * where there was no room for what was wanted. Behind it the vertices and the edges of all steps.
  */
 struct sl_draw_control {
-    uint64_t wanted_edges[SL_DRAW_HOPS_MAX];
-    uint32_t wanted_rows[SL_DRAW_HOPS_MAX + 1]; // known vertices before each hop, and at the end
-    uint32_t rows[SL_DRAW_HOPS_MAX + 1];
-    uint32_t edges[SL_DRAW_HOPS_MAX];
     uint32_t full;                           // the table was
     uint64_t end;                            // bytes, of the delivery
     unsigned long long read[SL_DRAW_PLACES]; // bytes of the graph, as struct sl_drawn has them
+};
+
+// Vertices that are known at some place of the batch.
+struct sl_draw_vertices {
+    uint32_t wanted, n;
+};
+
+// Edges of a hop; where rows are kept from hop to hop, with those of the hops before.
+struct sl_draw_edges {
+    uint64_t wanted;
+    uint32_t n;
 };
 
 // A batch as its kernels see it: device addresses.
@@ -59,8 +66,7 @@ struct sl_draw_batch {
     bool fused;
     struct sl_rank_word *words; // (values / 32)
     struct sl_draw_control *control;
-    uint32_t *nodes;
-    uint32_t nodes_room;
+    struct sl_draw_vertices *seeds;
     struct sl_cuda_complaints *complaints;
 };
 
@@ -70,12 +76,20 @@ struct sl_draw_walk {
     float restart;
 };
 
-// One hop of it.
+// One hop of it, or one relation in one hop.
 struct sl_draw_hop {
     struct sl_draw_batch b;
     uint32_t hop;
     int64_t fanout;
     bool replace;
+    // Vertices: the rows; those of the sources' type before it, and what edges are numbered behind;
+    // and those after it.
+    const struct sl_draw_vertices *rows, *before, *known;
+    struct sl_draw_vertices *found;
+    struct sl_draw_edges *edges;
+    const uint32_t *row_nodes; // the rows' vertices
+    uint32_t *nodes;           // the sources'
+    uint32_t nodes_room;
     uint32_t rows_room, next_rows_room, edges_room;
     // Rows and edges that are there from the hop before; NULL: none are, and all rows are drawn.
     const uint32_t *first_row, *first_edge;
@@ -103,7 +117,7 @@ struct sl_draw_sampler {
     // Places a row, of kinds that know how many edges a row has when it is drawn; NULL: 0.
     uint32_t (*take)(const struct sl_draw_args *args, int64_t fanout);
     // That the hop's kernels want for so many rows; NULL: 0.
-    uint64_t (*scratch_bytes)(const struct sl_draw_args *args, uint32_t hop, uint64_t rows);
+    uint64_t (*scratch_bytes)(const struct sl_draw_args *args, int64_t fanout, uint64_t rows);
     int (*draw)(const struct sl_draw_hop *hop); // up to the numbers
 };
 
@@ -317,7 +331,7 @@ static inline uint32_t sl_draw_grid(uint64_t work, uint32_t threads)
 }
 
 // renumber.cu
-int sl_draw_seeds(const struct sl_draw_batch *b, uint32_t n_seeds);
+int sl_draw_seeds(const struct sl_draw_batch *b, const uint32_t *seeds, uint32_t n_seeds);
 // From the counts of the rows to indptr.
 int sl_draw_indptr(const struct sl_draw_hop *hop);
 // The same, where the counts are what `uniform` sampling takes.
@@ -326,8 +340,8 @@ int sl_draw_uniform_indptr(const struct sl_draw_hop *hop);
 int sl_draw_settle(const struct sl_draw_hop *hop);
 // From vertices, or places in the table, to numbers; nodes get the new ones.
 int sl_draw_number(const struct sl_draw_hop *hop);
-int sl_draw_degrees(const struct sl_draw_batch *b, uint32_t n_hops, const uint32_t *degree_of,
-                    uint32_t *degrees);
+// Of the nodes after the last hop.
+int sl_draw_degrees(const struct sl_draw_hop *last, const uint32_t *degree_of, uint32_t *degrees);
 
 // deliver.cu
 struct sl_delivery {
@@ -344,6 +358,28 @@ struct sl_delivery {
 };
 // Writes the batch as one piece, as struct sl_draw_delivery says, and how long that is.
 int sl_draw_deliver(const struct sl_draw_batch *b, const struct sl_delivery *d);
+
+// An array of a batch of relations: n[0] * times + plus words, and nothing without edges.
+struct sl_draw_array {
+    const uint32_t *from;
+    const struct sl_draw_edges *edges; // NULL: a part of the nodes, right behind the one before it
+    const uint32_t *n;
+    uint32_t times, plus;
+    uint64_t at, words; // out: bytes in the delivery; 0 words: it is not there
+};
+struct sl_runs_delivery {
+    struct sl_draw_array *arrays; // (n_arrays) on the device: those of edges, then the nodes
+    uint32_t n_arrays, n_parts;   // the last n_parts are the nodes
+    const struct sl_draw_vertices *vertices; // (n_vertices) and
+    const struct sl_draw_edges *edges;       // (n_edges): all of them, to see that they had room
+    uint32_t n_vertices, n_edges;
+    unsigned char *to;
+    uint64_t at, capacity;
+    unsigned char *also; // or NULL
+    uint64_t also_capacity;
+};
+int sl_draw_deliver_runs(const struct sl_draw_batch *b, const struct sl_runs_delivery *d,
+                         uint64_t nodes_room);
 
 /*
  * Blocks and their scratch memory: groups of lanes have `group_bytes` each, in shared memory where
