@@ -138,7 +138,8 @@ static enum sl_store_way find_way(const struct sl_config *c, const struct sl_dat
     const struct sl_roles split = {c->allocation.samplers, c->allocation.trainers};
     const struct sl_budget_need need = {.row_bytes = ds->feat_dim * sl_dtype_bytes(ds->feat_dtype),
                                         .n_nodes = ds->n_nodes};
-    struct sl_shard_inputs q = {.cached = true,
+    struct sl_shard_inputs q = {.types = ds->typed.n_types > 0,
+                                .cached = true,
                                 .feature_bytes = sl_features_bytes(ds),
                                 .available_bytes = available,
                                 .spare_bytes = UINT64_MAX};

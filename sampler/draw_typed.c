@@ -416,7 +416,6 @@ uint64_t sl_typed_drawn_end(const struct sl_typed_drawer *d, const struct sl_dra
                             const struct sl_drawn *drawn)
 {
     const struct sl_typed *t = types_of(d);
-    struct sl_block_cursor c = {.at = drawn->end};
     uint64_t n_runs = 0;
     for (uint32_t i = 0; i < plan->n_hops * t->n_relations; i++)
         n_runs += drawn->relation_edges[i] > 0;
@@ -442,6 +441,7 @@ int sl_typed_describe(struct sl_typed_drawer *d, const struct sl_draw_plan *plan
     const struct sl_typed *t = types_of(d);
     const uint32_t last = plan->n_hops - 1, *edges = drawn->relation_edges;
     for (uint32_t i = 0; i < t->n_types; i++) {
+        memset(d->part[i].after, 0, sizeof d->part[i].after);
         for (uint32_t h = 0; h <= plan->n_hops; h++)
             d->part[i].after[h] = drawn->type_nodes[h * t->n_types + i];
         d->part[i].n = d->part[i].after[plan->n_hops];

@@ -94,6 +94,8 @@ enum sl_store_way sl_capacity_store_way(const struct sl_config *config,
         return SL_STORE_WAY_NONE;
     if (reads(config))
         return SL_STORE_WAY_DRIVE;
+    if (q->types)
+        return SL_STORE_WAY_TYPES;
     if (q->cached)
         return SL_STORE_WAY_CACHED;
     if (q->feature_bytes > most)

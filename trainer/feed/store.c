@@ -102,7 +102,8 @@ static int open_copy(struct sl_store *s, struct sl_dataset *dataset,
 int sl_store_place(struct sl_store *s, struct sl_dataset *dataset, const struct sl_store_plan *plan)
 {
     sl_store_set_way(s, plan->way);
-    if (plan->way == SL_STORE_WAY_DRIVE || plan->way == SL_STORE_WAY_CACHED || sl_store_pin(s))
+    if (plan->way == SL_STORE_WAY_DRIVE || plan->way == SL_STORE_WAY_TYPES ||
+        plan->way == SL_STORE_WAY_CACHED || sl_store_pin(s))
         return SL_OK;
     if (plan->way != SL_STORE_WAY_COPY) {
         sl_log_info("features: rows go to the device through copies: %s",
