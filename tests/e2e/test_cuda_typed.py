@@ -4,6 +4,7 @@ models learn what they learn there."""
 import os
 
 from harness import Skip, accuracies, cases, small_job, whole
+from test_bad_input import refused
 from test_cuda import CPU, PLUGIN, SANITIZED, gpu, run
 from test_typed_jobs import papers
 
@@ -81,9 +82,16 @@ def test_a_plan_says_how_rows_get_to_gpus(box):
     said = box.sluice("run", path, "--dry-run", env=env).ok().out
     assert "rows of several widths are gathered by the processor" in said, said
     assert "GPU 0 has room for 100 % of the edges" in said and "GPU 1 has" not in said, said
-    few = [gpu(0, memory="200KiB"), gpu(1)]
+    refused(
+        box,
+        box.sluice("run", path, "--dry-run", "--set", "updates.exchange=nccl", env=env),
+        "updates.exchange",
+        "several types",
+        "take it out",
+    )
+    few = [gpu(0, memory="100KiB"), gpu(1)]
     path = box.job(typed_job(box, few))
     found = box.sluice("run", path, "--dry-run", "-o", "json", env=env).ok().json()
     (room,) = found["store"]["graph_room"]
     assert room["device"] == 0 and 0 < room["edges"] < found["num_edges"], room
-    assert room["bytes"] == 4 * room["edges"] < 200 << 10, room
+    assert room["bytes"] == 4 * room["edges"] < 100 << 10, room

@@ -143,10 +143,6 @@ static const struct {
     {"}, \"store\": {\"features\": \"storage\"}", "store.features: found \"storage\"", "memory"},
     {"}, \"cache\": {\"policy\": \"degree\"}", "cache.policy: found \"degree\"", "auto or none"},
     {"}, \"nodes\": 2", "nodes: found 2", "set it to 1"},
-    {"}, \"devices\": [{\"kind\": \"cuda\", \"index\": 0}, {\"kind\": \"cuda\", \"index\": 1}], "
-     "\"allocation\": {\"samplers\": 1, \"trainers\": 1, \"switching\": false}, \"updates\": "
-     "{\"exchange\": \"nccl\"}",
-     "updates.exchange: found \"nccl\"", "take it out"},
 };
 
 TEST(what_typed_graphs_lack_is_refused_with_its_key)
