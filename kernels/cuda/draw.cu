@@ -88,7 +88,7 @@
  * FAILURE. Nothing is written beyond an array for any input: all places follow from counts that
  * were compared with the room. A failed draw leaves a state that can be drawn with again.
  */
-#include "kernels/cuda/draw_steps.cuh"
+#include "kernels/cuda/draw.cuh"
 
 #include <stdlib.h>
 #include <string.h>

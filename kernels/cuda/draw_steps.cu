@@ -1,7 +1,7 @@
 /*
  * draw_steps.cu - what a batch is drawn in, checked and planned; how and why is on top of draw.cu.
  */
-#include "kernels/cuda/draw_steps.cuh"
+#include "kernels/cuda/draw.cuh"
 
 #include <string.h>
 

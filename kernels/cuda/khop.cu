@@ -183,8 +183,7 @@ static __global__ void __launch_bounds__(SL_DRAW_SCRATCH_THREADS)
     const uint32_t warps = SL_DRAW_SCRATCH_THREADS / SL_WARP, warp = threadIdx.x / SL_WARP;
     const uint64_t at = (uint64_t)blockIdx.x * warps + warp, stride = (uint64_t)gridDim.x * warps;
     uint32_t *set = in_shared ? shared + warp * words : hop.scratch + at * words;
-    for (uint64_t row = sl_first(hop.first_row) + at; row < hop.rows->n;
-         row += stride)
+    for (uint64_t row = sl_first(hop.first_row) + at; row < hop.rows->n; row += stride)
         draw_wide_row(hop, (uint32_t)row, set, words - 1);
 }
 

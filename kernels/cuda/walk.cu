@@ -140,8 +140,7 @@ static __global__ void __launch_bounds__(SL_DRAW_SCRATCH_THREADS)
     struct met met;
     met.vertex = in_shared ? shared + group * 2 * steps : hop.scratch + at * 2 * steps;
     met.count = met.vertex + steps;
-    for (uint64_t row = sl_first(hop.first_row) + at; row < hop.rows->n;
-         row += stride)
+    for (uint64_t row = sl_first(hop.first_row) + at; row < hop.rows->n; row += stride)
         walk_row<G>(hop, walk, (uint32_t)row, met);
 }
 

@@ -169,8 +169,7 @@ static __global__ void __launch_bounds__(SL_DRAW_SCRATCH_THREADS)
     t.shrunk = (double *)list;
     t.through = t.shrunk + hop.take;
     t.edge = (uint32_t *)(t.through + hop.take);
-    for (uint64_t row = sl_first(hop.first_row) + at; row < hop.rows->n;
-         row += stride)
+    for (uint64_t row = sl_first(hop.first_row) + at; row < hop.rows->n; row += stride)
         draw_row<G, IDS>(hop, (uint32_t)row, t);
 }
 
