@@ -155,7 +155,8 @@ static enum sl_store_way find_way(const struct sl_config *c, const struct sl_dat
         files = files && reads_files(sl_gpus_known(), d);
     }
     const enum sl_store_way way = sl_capacity_store_way(c, &q);
-    return way == SL_STORE_WAY_COPY && files ? SL_STORE_WAY_FILE : way;
+    return (way == SL_STORE_WAY_COPY || way == SL_STORE_WAY_TYPES) && files ? SL_STORE_WAY_FILE
+                                                                            : way;
 }
 
 // What the machine can still give, within the job's bound.

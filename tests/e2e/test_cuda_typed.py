@@ -39,16 +39,27 @@ def near(found, wanted):
         assert abs(one["loss"] - other["loss"]) <= 1e-3 * other["loss"], (one, other)
 
 
-def compare(box, devices, **changes):
+def compare(box, devices, env=None, **changes):
     result, wanted = box.run(typed_job(box, [CPU] * len(devices), output="runs/cores", **changes), name="cores")
     result.ok()
-    result, found = run(box, typed_job(box, devices, **changes), SLUICE_SIMT_DEVICES="4")
+    result, found = run(box, typed_job(box, devices, **changes), SLUICE_SIMT_DEVICES="4",
+                        **(env or {}))
     result.ok()
     near(found, wanted)
+    return found
 
 
 def test_gpus_draw_and_train_as_cores_do(box):
     compare(box, [gpu(0), gpu(1)])
+
+
+@cases("mapped", "staged")
+def test_rows_get_to_a_gpu_in_either_way(box, way):
+    """In place where the GPU reads files; the trainer may find that copies are faster."""
+    env = {"SLUICE_SIMT_READ_ONLY": "1"} if way == "mapped" else {}
+    found = compare(box, [CPU, gpu(0)], env=env)["store"]
+    allowed = {"mapped": ("file", "staged"), "staged": ("staged",)}[way]
+    assert found["gpu_way"] in allowed and found["copy_bytes"] == 0, found
 
 
 BY_RELATION = {

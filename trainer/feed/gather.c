@@ -375,11 +375,35 @@ static int staged_types(struct job *j)
     return bytes > 0 ? device->copy(j->to->x, g->rows.p, bytes) : SL_OK;
 }
 
+/*
+ * The same in place. Ids are those of all vertices, so a table begins where that of vertex 0 would
+ * be; a type's part of a block has vertices of that type alone.
+ */
+static int mapped_types(struct job *j)
+{
+    const struct sl_gather *g = j->g;
+    const struct sl_typed *typed = &g->source.dataset->typed;
+    const struct sl_block_type *part = sl_block_types(j->block);
+    const uint32_t *nodes = sl_view_nodes(j->to->block);
+    for (uint32_t t = 0; t < typed->n_types; t++) {
+        const struct sl_vertex_type *type = &typed->type[t];
+        const uint64_t row_bytes = type->feat_dim * sl_dtype_bytes(type->feat_dtype);
+        const uint32_t n = sl_typed_block_rows(j->block, t);
+        if (type->feat_dim == 0 || n == 0)
+            continue;
+        const void *table = (const void *)((uintptr_t)g->store.types[t] - type->first * row_bytes);
+        SL_TRY(g->compute.kernels->gather_rows(
+            table, type->feat_dtype, type->first + type->n, type->feat_dim, nodes + part[t].first,
+            n, (float *)(void *)((char *)j->to->x + sl_typed_rows_at(j->block, typed, t, false))));
+    }
+    return SL_OK;
+}
+
 static int go(struct job *j, enum sl_gather_way way)
 {
     j->counts->hits = (struct sl_hits){0};
     if (is_typed(j->block))
-        SL_TRY(staged_types(j));
+        SL_TRY(way == SL_GATHER_MAPPED ? mapped_types(j) : staged_types(j));
     else
         SL_TRY(way == SL_GATHER_MAPPED ? mapped(j) : staged(j));
     if (j->spread.n_parts > 0)
@@ -449,8 +473,6 @@ static int settle(struct job *j)
 static int gather_once(struct job *j, uint64_t *start_ns)
 {
     struct sl_gather *g = j->g;
-    if (is_typed(j->block)) // staged, and not looked for in the batch before
-        return go(j, SL_GATHER_STAGED);
     // Where all rows are held there are no misses: nothing is pinned for them, nor tried.
     bool misses = !holds_all(&j->spread, g->source.dataset->n_nodes);
     g->missed |= misses && j->cache;

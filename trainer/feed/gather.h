@@ -55,7 +55,8 @@
  * the width.
  *
  * The rows of a typed block, whose widths differ, come from files that are mapped, and without a
- * cache (rows.h): to a GPU by the processor's pinned memory, in one copy.
+ * cache (rows.h): to a GPU in place, type after type where it reads the files, else by the
+ * processor's pinned memory, in one copy.
  *
  * Buffers and lists grow to the largest batch met; nothing is allocated after that.
  */
