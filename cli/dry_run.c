@@ -139,7 +139,8 @@ static enum sl_store_way find_way(const struct sl_config *c, const struct sl_dat
     const struct sl_roles split = {c->allocation.samplers, c->allocation.trainers};
     const struct sl_budget_need need = {.row_bytes = ds->feat_dim * sl_dtype_bytes(ds->feat_dtype),
                                         .n_nodes = ds->n_nodes};
-    struct sl_shard_inputs q = {.cached = true,
+    struct sl_shard_inputs q = {.types = ds->typed.n_types > 0,
+                                .cached = true,
                                 .feature_bytes = sl_features_bytes(ds),
                                 .available_bytes = available,
                                 .spare_bytes = UINT64_MAX};
@@ -155,7 +156,8 @@ static enum sl_store_way find_way(const struct sl_config *c, const struct sl_dat
         files = files && reads_files(sl_gpus_known(), d);
     }
     const enum sl_store_way way = sl_capacity_store_way(c, &q);
-    return way == SL_STORE_WAY_COPY && files ? SL_STORE_WAY_FILE : way;
+    return (way == SL_STORE_WAY_COPY || way == SL_STORE_WAY_TYPES) && files ? SL_STORE_WAY_FILE
+                                                                            : way;
 }
 
 // What the machine can still give, within the job's bound.
@@ -327,6 +329,54 @@ static void print_dataset(const struct sl_config *c, const struct sl_dataset *ds
                sl_units_grouped(a, t->relation[i].n_edges));
 }
 
+// A GPU that samples, whose part of the graph no plan of several GPUs shows.
+static bool holds_graph(const struct sl_config *c, const struct store *s, uint32_t device)
+{
+    return device < c->allocation.samplers && c->devices[device].kind != SL_DEVICE_CPU &&
+           !sl_config_draws_on_cores(c) && !s->view[SL_PEER_MEMORY_GRAPH].shown;
+}
+
+// What the graph takes of the memory of GPUs that sample.
+static void print_graph(const struct store *s, const struct sl_dataset *ds)
+{
+    const struct sl_config *c = &s->config;
+    const uint64_t rows = (sl_dataset_lists(ds) + 1) * sizeof(uint64_t);
+    const uint64_t each = sl_store_edge_bytes(c, ds);
+    char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES];
+    bool any = false;
+    for (uint32_t d = 0; d < c->n_devices; d++) {
+        if (!holds_graph(c, s, d))
+            continue;
+        if (!any)
+            printf("graph       %s where GPUs sample: %s of rows, %llu bytes an edge\n",
+                   sl_units_bytes(a, rows + each * ds->n_edges), sl_units_bytes(b, rows),
+                   (unsigned long long)each);
+        any = true;
+        const uint64_t edges = sl_store_graph_room(c, ds, d);
+        printf("  GPU %u has room for %.3g %% of the edges (%s)%s\n", c->devices[d].index,
+               ds->n_edges ? 100.0 * (double)edges / (double)ds->n_edges : 100.0,
+               sl_units_bytes(a, edges * each),
+               edges < ds->n_edges ? ", the others are read from the machine's memory" : "");
+    }
+}
+
+static void add_graph(const struct store *s, const struct sl_dataset *ds, cJSON *store)
+{
+    const struct sl_config *c = &s->config;
+    cJSON *list = cJSON_CreateArray();
+    for (uint32_t d = 0; d < c->n_devices; d++) {
+        if (!holds_graph(c, s, d))
+            continue;
+        const uint64_t edges = sl_store_graph_room(c, ds, d);
+        cJSON *item = cJSON_CreateObject();
+        cJSON_AddNumberToObject(item, "device", d);
+        cJSON_AddNumberToObject(item, "edges", (double)edges);
+        cJSON_AddNumberToObject(item, "bytes", (double)(edges * sl_store_edge_bytes(c, ds)));
+        cJSON_AddItemToArray(list, item);
+    }
+    cJSON_AddItemToObject(store, "graph_room", list);
+}
+
 // How much of the graph an evaluation looks at.
 static void print_evaluation(const struct sl_config *c, const struct sl_dataset *ds)
 {
@@ -380,6 +430,7 @@ static void print_plan_text(const struct sl_job_check *r, const struct plan *p)
     for (uint32_t i = 0; i < sl_placement_shown_devices(c); i++)
         printf("  %s: %s\n", sl_placement_device_text(c, i, device, sizeof device),
                roles_text(c, i, roles));
+    print_graph(store, ds);
     print_learned(c, ds);
     sl_typed_forecast_print(&p->typed, c, ds);
     if (sl_features_bytes(ds) > 0 || sl_config_learned_dim(c) == 0)
@@ -473,6 +524,7 @@ static int print_plan_json(const struct sl_job_check *r, const struct plan *p)
     cJSON_AddStringToObject(store, "prefer", sl_store_preference_words[s->config.store.prefer]);
     if (s->config.store.prefer_why)
         cJSON_AddStringToObject(store, "prefer_reason", s->config.store.prefer_why);
+    add_graph(s, &r->dataset, store);
     sl_store_view_add(&s->view[SL_PEER_MEMORY_FEATURES], store);
     if (s->view[SL_PEER_MEMORY_GRAPH].shown)
         sl_store_view_add(&s->view[SL_PEER_MEMORY_GRAPH], cJSON_AddObjectToObject(store, "graph"));

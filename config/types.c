@@ -30,7 +30,7 @@ static const struct rule {
      "take it out: features by type are read where they are mapped"},
     {"cache.policy", "auto or none",
      "take it out: features by type are read where they are mapped"},
-    {"updates.exchange", "board", "take it out: cores alone train it"},
+    {"updates.exchange", "board", "take it out: models by type add gradients up on the board"},
 };
 
 bool sl_model_is_typed(enum sl_model_kind kind)
@@ -109,15 +109,9 @@ static int check_plain(const struct sl_config *c, const struct sl_dataset *ds)
                    trains ? "sampler" : "evaluate", ds->path);
 }
 
-// Devices and nodes, as far as they are known.
+// Nodes, as far as they are known.
 static int check_machine(const struct sl_config *c, const struct sl_dataset *ds)
 {
-    for (uint32_t d = 0; d < c->n_devices; d++)
-        if (c->devices[d].kind != SL_DEVICE_CPU)
-            return sl_fail(SL_EUNSUPPORTED,
-                           "devices: found a GPU at [%u] with data set '%s', whose graph has "
-                           "several types, wanted cores alone: set devices to \"cpu\"",
-                           d, ds->path);
     if (c->nodes > 1)
         return sl_fail(SL_EUNSUPPORTED,
                        "nodes: found %u with data set '%s', whose graph has several types, wanted "

@@ -18,12 +18,13 @@ int sl_drawer_init(struct sl_drawer *d, const struct sl_topology *topology,
     return sl_idmap_create(1, &d->map);
 }
 
-void sl_drawer_init_on(struct sl_drawer *d, const struct sl_topology *topology,
-                       const struct sl_graph_placement *residence)
+int sl_drawer_init_on(struct sl_drawer *d, const struct sl_topology *topology,
+                      const struct sl_graph_placement *residence)
 {
     *d = (struct sl_drawer){.kernels = residence->kernels,
                             .topology = topology,
                             .device = {.topology = topology, .residence = residence}};
+    return sl_typed_drawer_init(&d->device.typed, topology, NULL);
 }
 
 void sl_drawer_fini(struct sl_drawer *d)
@@ -122,10 +123,9 @@ static int check_job(const struct sl_drawer *d, const struct sl_draw_job *job)
     if (job->plan->time && (!job->plan->disjoint || !d->topology->dataset.edge_time))
         return sl_fail(SL_EPROTO, "sampling: by time, wanted disjoint trees, and a data set that "
                                   "was opened with its times");
-    if (d->device.residence && (is_typed(d) || sl_draw_plan_on_cores(job->plan)))
-        return sl_fail(SL_EUNSUPPORTED,
-                       "sampling: a subgraph, disjoint trees, pairs or several types on a device: "
-                       "wanted a drawer of the processor");
+    if (d->device.residence && sl_draw_plan_on_cores(job->plan))
+        return sl_fail(SL_EUNSUPPORTED, "sampling: a subgraph, disjoint trees or pairs on a "
+                                        "device: wanted a drawer of the processor");
     if (job->targets && (d->device.residence || job->plan->disjoint || is_typed(d)))
         return sl_fail(SL_EUNSUPPORTED,
                        "sampling: edges to leave out of disjoint trees, of a graph with several "

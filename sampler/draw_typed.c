@@ -341,12 +341,13 @@ static int put_shared(struct sl_typed_drawer *d, const struct sl_draw_plan *plan
     return SL_OK;
 }
 
+// there: a device has written them.
 static bool put_nodes(const struct sl_typed_drawer *d, struct sl_block *block,
-                      struct sl_block_cursor *c)
+                      struct sl_block_cursor *c, bool there)
 {
     uint32_t *nodes =
         sl_block_place(c, (uint64_t)block->n_input * sizeof *nodes, &block->nodes_offset);
-    for (uint32_t t = 0; nodes && t < types_of(d)->n_types; t++) {
+    for (uint32_t t = 0; nodes && !there && t < types_of(d)->n_types; t++) {
         if (d->part[t].n) // else there may be no list
             memcpy(nodes, d->part[t].nodes.p, d->part[t].n * sizeof *nodes);
         nodes += d->part[t].n;
@@ -379,26 +380,91 @@ static bool put_tables(const struct sl_typed_drawer *d, struct sl_block *block,
     return true;
 }
 
+// What follows the runs, and the header's counts.
+static int end_block(const struct sl_typed_drawer *d, const struct sl_draw_plan *plan,
+                     struct sl_block *block, struct sl_block_cursor *c, bool there)
+{
+    block->flags |= SL_BLOCK_TYPED;
+    for (uint32_t h = 0; h <= plan->n_hops; h++) {
+        block->n_nodes[h] = 0;
+        for (uint32_t t = 0; t < types_of(d)->n_types; t++)
+            block->n_nodes[h] += d->part[t].after[h];
+    }
+    for (uint32_t h = 0; h < plan->n_hops; h++)
+        block->hop[h].n_dst = block->n_nodes[h];
+    block->n_input = block->n_nodes[plan->n_hops];
+    return put_nodes(d, block, c, there) && put_tables(d, block, c) ? SL_OK : SL_EAGAIN;
+}
+
 int sl_typed_draw(struct sl_typed_drawer *d, const struct sl_draw_plan *plan, const uint32_t *seeds,
                   struct sl_block *block, struct sl_block_cursor *c)
 {
-    const uint32_t n_types = types_of(d)->n_types;
     SL_TRY(begin_parts(d));
     SL_TRY(put_seeds(d, seeds, block->n_seeds));
     for (uint32_t h = 0; h < plan->n_hops; h++)
         SL_TRY(draw_hop(d, plan, h, block, c));
     if (plan->expand_new)
         SL_TRY(put_shared(d, plan, c));
-    block->flags |= SL_BLOCK_TYPED;
-    for (uint32_t h = 0; h <= plan->n_hops; h++) {
-        block->n_nodes[h] = 0;
-        for (uint32_t t = 0; t < n_types; t++)
-            block->n_nodes[h] += d->part[t].after[h];
-    }
-    for (uint32_t h = 0; h < plan->n_hops; h++)
-        block->hop[h].n_dst = block->n_nodes[h];
-    block->n_input = block->n_nodes[plan->n_hops];
-    for (uint32_t t = 0; t < n_types; t++)
+    for (uint32_t t = 0; t < types_of(d)->n_types; t++)
         d->part[t].largest = SL_MAX(d->part[t].largest, d->part[t].n);
-    return put_nodes(d, block, c) && put_tables(d, block, c) ? SL_OK : SL_EAGAIN;
+    return end_block(d, plan, block, c, false);
+}
+
+// ---- drawn by a device --------------------------------------------------------------------------
+
+uint64_t sl_typed_drawn_end(const struct sl_typed_drawer *d, const struct sl_draw_plan *plan,
+                            const struct sl_drawn *drawn)
+{
+    const struct sl_typed *t = types_of(d);
+    uint64_t n_runs = 0;
+    for (uint32_t i = 0; i < plan->n_hops * t->n_relations; i++)
+        n_runs += drawn->relation_edges[i] > 0;
+    const uint64_t at = sl_align_up(drawn->end, (uint64_t)SL_BLOCK_ALIGN) +
+                        sizeof(struct sl_block_typed) + t->n_types * sizeof(struct sl_block_type);
+    return sl_align_up(at, (uint64_t)SL_BLOCK_ALIGN) + n_runs * sizeof(struct sl_block_run);
+}
+
+// The places of a relation's arrays.
+static void place_run(const struct sl_draw_plan *plan, uint32_t n_dst, uint32_t n_edges,
+                      struct sl_block_cursor *c, struct sl_block_run *run)
+{
+    sl_block_place(c, ((uint64_t)n_dst + 1) * sizeof(uint32_t), &run->indptr_offset);
+    sl_block_place(c, (uint64_t)n_edges * sizeof(uint32_t), &run->indices_offset);
+    if (plan->edge_ids)
+        sl_block_place(c, (uint64_t)n_edges * sizeof(uint64_t), &run->edge_ids_offset);
+}
+
+int sl_typed_describe(struct sl_typed_drawer *d, const struct sl_draw_plan *plan,
+                      const struct sl_drawn *drawn, struct sl_block *block,
+                      struct sl_block_cursor *c)
+{
+    const struct sl_typed *t = types_of(d);
+    const uint32_t last = plan->n_hops - 1, *edges = drawn->relation_edges;
+    for (uint32_t i = 0; i < t->n_types; i++) {
+        memset(d->part[i].after, 0, sizeof d->part[i].after);
+        for (uint32_t h = 0; h <= plan->n_hops; h++)
+            d->part[i].after[h] = drawn->type_nodes[h * t->n_types + i];
+        d->part[i].n = d->part[i].after[plan->n_hops];
+    }
+    for (uint32_t i = 0; i < t->n_relations; i++) {
+        d->rows[i].placed = (struct sl_block_run){0};
+        if (plan->expand_new && edges[last * t->n_relations + i] > 0)
+            place_run(plan, d->part[t->relation[i].target].after[last],
+                      edges[last * t->n_relations + i], c, &d->rows[i].placed);
+    }
+    d->n_runs = 0;
+    for (uint32_t h = 0; h < plan->n_hops; h++)
+        for (uint32_t i = 0; i < t->n_relations; i++) {
+            struct sl_block_run run = d->rows[i].placed;
+            run.hop = h;
+            run.relation = i;
+            run.n_dst = d->part[t->relation[i].target].after[h];
+            run.n_edges = edges[h * t->n_relations + i];
+            if (run.n_edges == 0)
+                continue;
+            if (!plan->expand_new)
+                place_run(plan, run.n_dst, run.n_edges, c, &run);
+            SL_TRY(add_run(d, &run));
+        }
+    return end_block(d, plan, block, c, true);
 }

@@ -1,5 +1,6 @@
 /*
- * draw_typed.h - mini-batches of a typed graph (common/data/typed.h), on the processor.
+ * draw_typed.h - mini-batches of a typed graph (common/data/typed.h), drawn by the processor, or
+ * described where a device drew them.
  *
  * A hop goes through the relations in their order. One relation's edges of one hop are drawn as a
  * plain hop is (kernels/khop_internal.h): rows are vertices of its target type, in the order in
@@ -62,5 +63,13 @@ int sl_typed_check_plan(const struct sl_draw_plan *plan);
 // memory is too small.
 int sl_typed_draw(struct sl_typed_drawer *d, const struct sl_draw_plan *plan, const uint32_t *seeds,
                   struct sl_block *block, struct sl_block_cursor *c);
+
+// Of a batch that a device has drawn and written behind the labels: where the block ends with its
+// tables; and the header's part, the tables, and the zeros between. SL_ENOMEM.
+uint64_t sl_typed_drawn_end(const struct sl_typed_drawer *d, const struct sl_draw_plan *plan,
+                            const struct sl_drawn *drawn);
+int sl_typed_describe(struct sl_typed_drawer *d, const struct sl_draw_plan *plan,
+                      const struct sl_drawn *drawn, struct sl_block *block,
+                      struct sl_block_cursor *c);
 
 #endif

@@ -540,6 +540,7 @@ static void plan_store(struct sl_job *job, struct sl_arena_spec *spec, uint64_t 
     workers.trainers = workers.on_gpus;
     struct sl_shard_inputs q = {
         .gpus = workers.on_gpus > 0,
+        .types = job->dataset.typed.n_types > 0,
         .feature_bytes = sl_features_bytes(&job->dataset),
         .available_bytes = available - SL_MIN(arena, available),
         .spare_bytes = sl_budget_spare(c, &job->split.need, m, &workers),

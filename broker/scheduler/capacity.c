@@ -49,6 +49,7 @@ void sl_capacity_settle_store(struct sl_config *config, const struct sl_dataset 
         .gpus = sl_config_trains_on(config, SL_DEVICE_CUDA),
         .reads = reads(config),
         .uniform = sl_sampler_flags[config->sampler.kind] & SL_SAMPLER_UNIFORM,
+        .types = ds->typed.n_types > 0,
     };
     config->cache.policy = sl_cache_choose(config->cache.policy, &site, &config->cache.why);
 }
@@ -94,6 +95,8 @@ enum sl_store_way sl_capacity_store_way(const struct sl_config *config,
         return SL_STORE_WAY_NONE;
     if (reads(config))
         return SL_STORE_WAY_DRIVE;
+    if (q->types)
+        return SL_STORE_WAY_TYPES;
     if (q->cached)
         return SL_STORE_WAY_CACHED;
     if (q->feature_bytes > most)

@@ -68,6 +68,7 @@ int sl_capacity_check_split(uint64_t payload_bytes, uint64_t block_bytes_max,
 // What it depends on how features get to GPUs that train.
 struct sl_shard_inputs {
     bool gpus;                // there are some
+    bool types;               // rows of several widths
     bool cached;              // all of them are expected to have room for every row
     uint64_t feature_bytes;   // of all vertices
     uint64_t available_bytes; // of the machine's memory beside the arena, within the job's bound

@@ -310,6 +310,8 @@ TEST(features_are_copied_for_gpus_where_memory_allows)
     ck_assert_int_eq(sl_capacity_store_way(&config, &q), SL_STORE_WAY_LARGE);
     q.cached = true;
     ck_assert_int_eq(sl_capacity_store_way(&config, &q), SL_STORE_WAY_CACHED);
+    q.types = true;
+    ck_assert_int_eq(sl_capacity_store_way(&config, &q), SL_STORE_WAY_TYPES);
     q = allows;
     q.gpus = false;
     ck_assert_int_eq(sl_capacity_store_way(&config, &q), SL_STORE_WAY_NONE);

@@ -143,8 +143,6 @@ static const struct {
     {"}, \"store\": {\"features\": \"storage\"}", "store.features: found \"storage\"", "memory"},
     {"}, \"cache\": {\"policy\": \"degree\"}", "cache.policy: found \"degree\"", "auto or none"},
     {"}, \"nodes\": 2", "nodes: found 2", "set it to 1"},
-    {"}, \"devices\": [{\"kind\": \"cpu\", \"cores\": 0}, {\"kind\": \"cuda\", \"index\": 0}]",
-     "devices: found a GPU at [1]", "set devices to \"cpu\""},
 };
 
 TEST(what_typed_graphs_lack_is_refused_with_its_key)

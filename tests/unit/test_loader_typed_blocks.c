@@ -1,5 +1,6 @@
 // Blocks of typed graphs: equal to a slow reference that knows no shifted rows and no runs; what
 // the format promises; memory that is too small.
+#include "tests/unit/gpu_fixture.h"
 #include "tests/unit/sampler_fixture.h"
 #include "tests/unit/suite.h"
 #include "trainer/feed/typed_block.h"
@@ -290,7 +291,7 @@ static const struct sl_draw_plan PLANS[] = {
 
 static const uint32_t SEEDS[] = {7, 0, 499, 250, 4, 9, 33, 100, 101, 102, 103, 104, 3, 444};
 
-CASE(.setup = setup, .teardown = teardown)
+CASE(.name = "cores", .setup = setup, .teardown = teardown)
 
 LOOP_TEST(blocks_are_those_of_plain_relations, 0, SL_COUNT_OF(PLANS))
 {
@@ -434,6 +435,99 @@ TEST(damaged_blocks_are_found)
     BROKEN(run[0].relation, run[1].relation, sl_typed_block_check(b, typed));
     BROKEN(run[0].n_dst, run[0].n_dst - 1, sl_typed_block_check(b, typed));
     free(b);
+}
+
+// ---- on a GPU -----------------------------------------------------------------------------------
+
+static const struct sl_plugin *gpu;
+static struct sl_graph_placement residence;
+static struct sl_drawer on_gpu;
+
+static void setup_gpu(void)
+{
+    setup();
+    gpu = gpu_open(0);
+}
+
+static void bring(double most)
+{
+    const struct sl_graph_placement_spec spec = {
+        .topology = &fx.topology, .share = 0.6, .most = most, .files = {-1, -1, -1}, .threads = 1};
+    must(sl_graph_placement_open(&residence, &spec, gpu->device, gpu->kernels));
+    must(sl_drawer_init_on(&on_gpu, &fx.topology, &residence));
+}
+
+static void teardown_gpu(void)
+{
+    sl_drawer_fini(&on_gpu);
+    sl_graph_placement_close(&residence);
+    teardown();
+}
+
+static void compare(const struct sl_draw_plan *plan, uint32_t batch, const uint32_t *seeds,
+                    uint32_t n)
+{
+    struct sl_block *b = fixture_draw(&drawer, plan, batch, batch, seeds, n);
+    struct sl_block *same = fixture_draw(&on_gpu, plan, batch, batch, seeds, n);
+    ck_assert_uint_eq(same->bytes, b->bytes);
+    ck_assert_mem_eq(same, b, b->bytes);
+    free(same);
+    free(b);
+}
+
+CASE(.name = "gpu", .setup = setup_gpu, .teardown = teardown_gpu, .timeout_s = 120, ON_A_GPU)
+
+// By a state that has drawn other plans before.
+LOOP_TEST(blocks_are_those_of_the_processor, 0, SL_COUNT_OF(PLANS))
+{
+    bring(0);
+    for (uint32_t batch = 0; batch < 3; batch++)
+        compare(&PLANS[_i], batch, SEEDS + batch, batch == 2 ? 1 : 9);
+    compare(&PLANS[(_i + 3) % (int)SL_COUNT_OF(PLANS)], 4, SEEDS, 5);
+    compare(&PLANS[_i], 5, SEEDS, 14);
+}
+
+// Half of the edges on the device, the others read where they lie.
+TEST(a_graph_that_fits_in_part)
+{
+    bring(0.5);
+    ck_assert_uint_gt(residence.n_resident, fx.topology.dataset.n_edges / 3);
+    ck_assert_uint_lt(residence.n_resident, fx.topology.dataset.n_edges);
+    compare(&PLANS[4], 1, SEEDS, 9);
+    compare(&PLANS[8], 1, SEEDS, 9);
+}
+
+LOOP_TEST(memory_of_the_exact_size_is_enough_for_a_gpu, 0, 3)
+{
+    const uint32_t plans[] = {1, 3, 7};
+    bring(0);
+    fixture_expect_exact_size(&on_gpu, &PLANS[plans[_i]], 1, 2, SEEDS, 9);
+}
+
+// Two batches of different plans under way at once, each in memory of its own.
+TEST(batches_beside_each_other)
+{
+    struct sl_draw_job job[2];
+    bring(0);
+    ck_assert_uint_eq(sl_drawer_depth(&on_gpu), 2);
+    for (uint32_t i = 0; i < 2; i++) {
+        job[i] = (struct sl_draw_job){.plan = &PLANS[2 + 3 * i],
+                                      .batch = i,
+                                      .seeds = SEEDS + i,
+                                      .n_seeds = 9,
+                                      .block = fixture_alloc(1 << 20),
+                                      .capacity = 1 << 20};
+        must(sl_drawer_begin(&on_gpu, &job[i]));
+    }
+    for (uint32_t i = 0; i < 2; i++) {
+        uint64_t wanted;
+        must(sl_drawer_finish(&on_gpu, &job[i], &wanted));
+        struct sl_block *b = fixture_draw(&drawer, job[i].plan, 0, i, SEEDS + i, 9);
+        ck_assert_uint_eq(job[i].block->bytes, b->bytes);
+        ck_assert_mem_eq(job[i].block, b, b->bytes);
+        free(job[i].block);
+        free(b);
+    }
 }
 
 RUN_TESTS()

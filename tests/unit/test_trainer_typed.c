@@ -2,6 +2,7 @@
 // precision, names and shapes of tensors, bits of any number of threads, what is refused.
 
 #include "common/base/error.h"
+#include "tests/unit/gpu_fixture.h"
 #include "tests/unit/suite.h"
 #include "tests/unit/trainer_typed_naive.h"
 
@@ -187,7 +188,7 @@ static void check_logits(struct scene *s, const char *name)
     free(x);
 }
 
-CASE(.setup = setup, .teardown = teardown, .timeout_s = 120)
+CASE(.name = "cores", .setup = setup, .teardown = teardown, .timeout_s = 120)
 
 LOOP_TEST(logits_are_those_of_the_naive_model, 0, SL_COUNT_OF(VARIANTS) * 2)
 {
@@ -481,6 +482,67 @@ TEST(what_a_model_cannot_be_is_refused_by_name)
     graph.typed.n_types = 0;
     c.model.kind = SL_MODEL_RGAT;
     check_refused(&c, "\"rgat\"", "graphsage");
+}
+
+// ---- on a GPU -----------------------------------------------------------------------------------
+
+static const struct sl_plugin *gpu;
+
+static void setup_gpu(void)
+{
+    setup();
+    gpu = gpu_open(0);
+}
+
+// Logits (n_seeds, CLASSES) of an evaluation and the gradient (n_params) of a step, one behind the
+// other; computed on this device with what the scene has.
+static float *step_on(const struct scene *s, const struct sl_device *device,
+                      const struct sl_kernels *kernels)
+{
+    const uint64_t x_bytes = sl_typed_rows_at(s->block, &graph.typed, TYPED_TYPES, false);
+    const uint64_t n = s->model.n_params, n_logits = (uint64_t)s->block->n_seeds * CLASSES;
+    struct sl_model model;
+    struct sl_loss_result loss;
+    const float *logits;
+    float *all = fixture_alloc((n_logits + n) * sizeof *all);
+    assert_ok(sl_model_init(&model, &s->config, 0, &graph.typed, fixture_objective(CLASSES), device,
+                            kernels));
+    char *base = gpu_put(device, s->block, s->block->bytes);
+    const struct sl_block_view block = {.header = s->block, .base = base};
+    float *params = gpu_put(device, s->params, n * sizeof *params);
+    float *gradient = gpu_put(device, s->gradient, n * sizeof *gradient);
+    float *x = gpu_put(device, s->x, x_bytes + 1);
+    assert_ok(sl_model_evaluate(&model, params, block, x, &loss, &logits));
+    assert_ok(device->copy(all, logits, n_logits * sizeof *all));
+    assert_ok(sl_model_train(&model, params, block, x, gradient, &loss));
+    assert_ok(device->copy(all + n_logits, gradient, n * sizeof *all));
+    assert_ok(device->sync());
+    gpu_free(device, x, x_bytes + 1);
+    gpu_free(device, gradient, n * sizeof *gradient);
+    gpu_free(device, params, n * sizeof *params);
+    gpu_free(device, base, s->block->bytes);
+    sl_model_fini(&model);
+    return all;
+}
+
+CASE(.name = "gpu", .setup = setup_gpu, .teardown = teardown, .timeout_s = 120, ON_A_GPU)
+
+// Near those of cores, and each time with the same bits.
+LOOP_TEST(a_gpu_computes_what_cores_do, 0, SL_COUNT_OF(VARIANTS))
+{
+    struct scene s;
+    scene_init(&s, &VARIANTS[_i], sl_kernels_cpu(), SEED_IDS, SEEDS);
+    const uint64_t n = SEEDS * CLASSES + s.model.n_params;
+    float *wanted = step_on(&s, sl_device_host(), sl_kernels_cpu());
+    float *found = step_on(&s, gpu->device, gpu->kernels);
+    float *again = step_on(&s, gpu->device, gpu->kernels);
+    for (uint64_t i = 0; i < n; i++)
+        check_near(VARIANTS[_i].name, (double)found[i], (double)wanted[i], 2e-5);
+    ck_assert_mem_eq(again, found, n * sizeof *found);
+    free(wanted);
+    free(found);
+    free(again);
+    scene_fini(&s);
 }
 
 RUN_TESTS()
