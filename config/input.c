@@ -82,6 +82,7 @@ struct sl_visits_sampling sl_config_sampling(const struct sl_config *c)
 {
     const bool drawn = sl_config_is_links(c) && c->task.negatives != SL_NEGATIVES_BATCH;
     return (struct sl_visits_sampling){.fanout = c->sampler.fanout,
+                                       .by_relation = c->sampler.fanout_names.by_relation,
                                        .n_hops = c->sampler.n_fanout,
                                        .expands_new = c->sampler.expand == SL_EXPAND_NEW,
                                        .replaces = c->sampler.replace,

@@ -26,10 +26,6 @@ static const struct rule {
     {"sampler.disjoint", "false", "take it out"},
     {"sampler.time", "none", "take it out"},
     {"order.kind", "shuffled or listed", "take \"shuffled\""},
-    {"store.features", "auto or memory",
-     "take it out: features by type are read where they are mapped"},
-    {"cache.policy", "auto or none",
-     "take it out: features by type are read where they are mapped"},
     {"updates.exchange", "board", "take it out: models by type add gradients up on the board"},
 };
 
@@ -56,6 +52,15 @@ static int check_rule(const struct rule *rule, const struct sl_config *c,
                    "%s: found \"%s\" with data set '%s', whose graph has several types, wanted %s: "
                    "%s",
                    rule->key, found, ds->path, rule->words, rule->advice);
+}
+
+// What is mapped has no cache; what is read has the machine's.
+static int check_cache(const struct sl_config *c, const struct sl_dataset *ds)
+{
+    static const struct rule mapped = {
+        "cache.policy", "auto or none",
+        "take it out, or set store.features to \"storage\": mapped features by type have no cache"};
+    return sl_features_kinds[c->store.features].drive ? SL_OK : check_rule(&mapped, c, ds);
 }
 
 // "rsage", "rgat" or "external"
@@ -117,6 +122,13 @@ static int check_machine(const struct sl_config *c, const struct sl_dataset *ds)
                        "nodes: found %u with data set '%s', whose graph has several types, wanted "
                        "1: set it to 1",
                        c->nodes, ds->path);
+    for (uint32_t d = 0; d < c->n_devices; d++)
+        if (c->devices[d].kind == SL_DEVICE_CUDA && sl_features_kinds[c->store.features].reads)
+            return sl_fail(SL_EUNSUPPORTED,
+                           "store.features: found \"%s\" with devices[%u] a GPU and data set '%s', "
+                           "whose graph has several types, wanted \"memory\": set it to that, or "
+                           "devices to \"cpu\"",
+                           sl_features_kinds[c->store.features].word, d, ds->path);
     return SL_OK;
 }
 
@@ -125,6 +137,8 @@ int sl_config_check_types(const struct sl_config *c, const struct sl_dataset *ds
     if (ds->typed.n_types > 0)
         for (size_t i = 0; i < SL_COUNT_OF(rules); i++)
             SL_TRY(check_rule(&rules[i], c, ds));
+    if (ds->typed.n_types > 0)
+        SL_TRY(check_cache(c, ds));
     SL_TRY(check_model(c, ds));
     if (ds->typed.n_types == 0)
         return check_plain(c, ds);

@@ -56,10 +56,16 @@ static inline uint64_t sl_relation_row(const struct sl_typed *t, const struct sl
     return r->first_row + (v - t->type[r->target].first);
 }
 
+// Of one vertex's features; 0: it has none.
+static inline uint64_t sl_type_row_bytes(const struct sl_vertex_type *type)
+{
+    return type->feat ? type->feat_dim * sl_dtype_bytes(type->feat_dtype) : 0;
+}
+
 // Of the features of all its vertices; 0: it has none.
 static inline uint64_t sl_type_feature_bytes(const struct sl_vertex_type *type)
 {
-    return type->feat ? type->n * type->feat_dim * sl_dtype_bytes(type->feat_dtype) : 0;
+    return type->n * sl_type_row_bytes(type);
 }
 
 // Vertices of the types before that one that have no features; n_types: of all. Learned rows

@@ -194,6 +194,63 @@ LOOP_TEST(visits_are_those_of_all_walks, 0, 14)
         ck_assert_float_eq_tol(visits_of(v), (float)want[v], 1e-5f * (1 + (float)want[v]));
 }
 
+// --- graphs with types ---------------------------------------------------------------------------
+
+// In-degree, and sources, of vertex v in a relation: by its row.
+static void walk_types(uint32_t v, double weight, const int64_t *by_relation, uint32_t left,
+                       double *sum)
+{
+    const struct sl_typed *t = &dataset.typed;
+    if (!left || expands_new)
+        sum[v] += weight;
+    if (!left)
+        return;
+    if (!expands_new)
+        walk_types(v, weight, by_relation + t->n_relations, left - 1, sum);
+    for (uint32_t r = 0; r < t->n_relations; r++) {
+        const struct sl_vertex_type *target = &t->type[t->relation[r].target];
+        if (v < target->first || v >= target->first + target->n)
+            continue;
+        const uint64_t row = t->relation[r].first_row + v - target->first;
+        const double degree = (double)(indptr[row + 1] - indptr[row]);
+        const int64_t fanout = by_relation[r];
+        const double share = fanout >= 0 && (double)fanout < degree ? (double)fanout / degree : 1;
+        for (uint64_t e = indptr[row]; e < indptr[row + 1]; e++)
+            walk_types(narrow[e], weight * share, by_relation + t->n_relations, left - 1, sum);
+    }
+}
+
+// Of 3 types, of which the last is no relation's target, and relations whose rows end in the middle
+// of a thread's block.
+LOOP_TEST(visits_by_relation_are_those_of_all_walks, 0, 2)
+{
+    enum { SIZE = 3000, N = 3 * SIZE };
+    static struct sl_vertex_type type[] = {
+        {.first = 0, .n = SIZE}, {.first = SIZE, .n = SIZE}, {.first = 2 * SIZE, .n = SIZE}};
+    static struct sl_relation relation[] = {
+        {.source = 1, .target = 0}, {.source = 0, .target = 1}, {.source = 2, .target = 0}};
+    static const int64_t fanout[] = {2, -1, 1}, by_relation[] = {2, 1, -1, 1, 3, 0, 1, -1, 2};
+    static double want[N];
+    make_graph(N, SL_DTYPE_U32); // rows are as many as vertices, by chance
+    for (uint32_t r = 0; r < 3; r++) {
+        relation[r].first_row = (uint64_t)r * SIZE;
+        for (uint64_t e = indptr[r * SIZE]; e < indptr[(r + 1) * SIZE]; e++)
+            narrow[e] = (uint32_t)type[relation[r].source].first + narrow[e] % SIZE;
+    }
+    dataset.typed = (struct sl_typed){3, 3, N, type, relation};
+    dataset.split[SL_SPLIT_TRAIN].n = SIZE / 2;
+    expands_new = _i;
+    const struct sl_visits_sampling sampling = {.fanout = fanout,
+                                                .by_relation = by_relation,
+                                                .n_hops = SL_COUNT_OF(fanout),
+                                                .expands_new = expands_new};
+    must(sl_visits_expect(&dataset, &sampling, &watch, hotness));
+    for (uint32_t i = 0; i < dataset.split[SL_SPLIT_TRAIN].n; i++)
+        walk_types(train[i], 1, by_relation, SL_COUNT_OF(fanout), want);
+    for (uint32_t v = 0; v < N; v++)
+        ck_assert_float_eq_tol(visits_of(v), (float)want[v], 1e-5f * (1 + (float)want[v]));
+}
+
 TEST(visits_are_the_same_on_one_core)
 {
     static const int64_t fanout[] = {2, -1, 1};

@@ -524,13 +524,14 @@ static int note(struct job *j)
                          &j->to->matchable);
 }
 
-// Rows of several widths are gathered by the processor, from files that are mapped.
+// Rows of several widths are gathered by the processor.
 static int check_typed(const struct sl_gather *g, const struct sl_block *block)
 {
     const bool reads = g->source.reader;
-    if (!is_typed(block) || !(reads || block->flags & SL_BLOCK_HAS_RANKS))
+    if (!is_typed(block) || g->compute.device->is_host ||
+        !(reads || block->flags & SL_BLOCK_HAS_RANKS))
         return SL_OK;
-    return sl_fail(SL_EUNSUPPORTED, "features of a graph with types: found %s, wanted %s",
+    return sl_fail(SL_EUNSUPPORTED, "features of a graph with types on a GPU: found %s, wanted %s",
                    reads ? "a drive or other nodes to read them from" : "a cache",
                    reads ? "store.features \"memory\"" : "cache.policy \"none\"");
 }
