@@ -132,6 +132,33 @@ def test_fanouts_by_relation_reach_the_samplers(box):
     assert many["relations"][0]["edges"] == 8000
 
 
+def test_a_report_counts_rows_by_type_and_edges_by_relation(box):
+    """One more epoch adds its edges and rows to what the evaluation at the end has, too."""
+    fanout = {"writes": [3, 0], "studied_by": [0, 2], "*": [0, 0]}
+    few, more = (
+        trained(box, f"counts{n}", epochs=n, evaluate={"every": 0, "test": "never"},
+                sampler={"fanout": fanout, "expand": "new", "batch_size": 80},
+                allocation={"samplers": 2, "trainers": 1})
+        for n in (1, 2)
+    )
+    epoch = more["epochs"][1]
+    drawn = {
+        r["name"]: r["sampled_edges"] - before["sampled_edges"]
+        for r, before in zip(more["relations"], few["relations"])
+    }
+    assert sum(drawn.values()) == epoch["sampled_edges"], (drawn, epoch)
+    assert {name for name, n in drawn.items() if n} == {"writes", "studied_by"}, drawn
+    # The second hop has the edges of the first, too.
+    assert drawn["writes"] == 2 * 3 * 800 and drawn["studied_by"] > 0, drawn
+    rows = sum(t["input_nodes"] for t in more["types"]) - sum(
+        t["input_nodes"] for t in few["types"])
+    assert rows == epoch["input_nodes"], (more["types"], epoch)
+    types = {t["name"]: t for t in more["types"]}
+    assert all(t["input_nodes"] > 0 and t["hits"] == 0 for t in types.values()), types
+    assert types["paper"]["miss_bytes"] == types["paper"]["input_nodes"] * 32 * 4, types
+    assert types["author"]["miss_bytes"] == 0, types
+
+
 @cases("khop", "labor")
 def test_the_same_batches_whoever_draws_them(box, kind):
     sampler = {"kind": kind, "fanout": [3, 4], "expand": "new", "batch_size": 80}
