@@ -20,9 +20,9 @@
  * is as small as what a hop brings in all allows, without a sum that overflows.
  */
 enum {
-    BLOCK_VERTICES = 4096, // a thread takes at a time
-    SUM_BITS = 62,         // what all vertices come to
-    AHEAD = 16,            // edges whose targets are on their way to the cache
+    BLOCK_LISTS = 4096, // a thread takes at a time
+    SUM_BITS = 62,      // what all vertices come to
+    AHEAD = 16,         // edges whose targets are on their way to the cache
 };
 
 // One hop, for all threads.
@@ -34,17 +34,17 @@ struct hop {
     _Atomic uint64_t *next; // relaxed: the pass's end orders it
     double units;           // of one visit
     bool alone;             // there is no other thread
-    double *passed;         // (blocks) visits that a block's vertices pass on
+    double *passed;         // (blocks) visits that a block's lists pass on
     const struct sl_visits_watch *watch;
     pthread_mutex_t lock; // of what is below, and of the watch
     int rc;
     char message[512];
 };
 
-// What each in-neighbour of v gets.
-static double share_of(const struct hop *h, uint64_t v)
+// What each in-neighbour in a list of v gets.
+static double share_of(const struct hop *h, uint64_t list, uint64_t v)
 {
-    const uint64_t degree = sl_dataset_degree(h->ds, v);
+    const uint64_t degree = sl_dataset_degree(h->ds, list);
     if (h->fanout < 0 || degree == 0)
         return h->visits[v];
     if (h->sampling->replaces)
@@ -59,14 +59,22 @@ static double kept_of(const struct hop *h, uint64_t v)
     return h->sampling->expands_new ? 0 : h->visits[v];
 }
 
+// The same, where a vertex has one list. Others' are there before their lists (keep_visits).
+static double kept_with_list(const struct hop *h, uint64_t v)
+{
+    return h->ds->typed.n_types ? 0 : kept_of(h, v);
+}
+
 static bool sum_block(void *ctx, uint64_t block)
 {
     const struct hop *h = ctx;
-    const uint64_t first = block * BLOCK_VERTICES;
-    const uint64_t end = SL_MIN(first + BLOCK_VERTICES, h->ds->n_nodes);
+    const uint64_t first = block * BLOCK_LISTS;
+    const uint64_t end = SL_MIN(first + BLOCK_LISTS, sl_dataset_lists(h->ds));
     double sum = 0;
-    for (uint64_t v = first; v < end; v++)
-        sum += kept_of(h, v) + share_of(h, v) * (double)sl_dataset_degree(h->ds, v);
+    for (uint64_t list = first; list < end; list++) {
+        const uint64_t v = sl_dataset_list_vertex(h->ds, list);
+        sum += kept_with_list(h, v) + share_of(h, list, v) * (double)sl_dataset_degree(h->ds, list);
+    }
     h->passed[block] = sum;
     return false;
 }
@@ -95,21 +103,22 @@ static bool goes_on(struct hop *h, uint64_t n)
     return on;
 }
 
-// next[u] += what the block's vertices keep, and pass on to their in-neighbours.
+// next[u] += what the vertices of the block's lists keep, and pass on to their in-neighbours.
 static bool pass_block(void *ctx, uint64_t block)
 {
     struct hop *h = ctx;
     const struct sl_dataset *ds = h->ds;
-    const uint64_t first = block * BLOCK_VERTICES,
-                   end = SL_MIN(first + BLOCK_VERTICES, ds->n_nodes);
+    const uint64_t first = block * BLOCK_LISTS,
+                   end = SL_MIN(first + BLOCK_LISTS, sl_dataset_lists(ds));
     if (!goes_on(h, end - first))
         return true;
-    for (uint64_t v = first; v < end; v++) {
+    for (uint64_t list = first; list < end; list++) {
+        const uint64_t v = sl_dataset_list_vertex(ds, list);
         if (h->visits[v] == 0)
             continue;
-        add(h, v, (uint64_t)(kept_of(h, v) * h->units));
-        const uint64_t units = (uint64_t)(share_of(h, v) * h->units);
-        for (uint64_t e = ds->indptr[v]; e < ds->indptr[v + 1]; e++) {
+        add(h, v, (uint64_t)(kept_with_list(h, v) * h->units));
+        const uint64_t units = (uint64_t)(share_of(h, list, v) * h->units);
+        for (uint64_t e = ds->indptr[list]; e < ds->indptr[list + 1]; e++) {
             if (e + AHEAD < ds->n_edges)
                 __builtin_prefetch(&h->next[sl_dataset_source(ds, e + AHEAD)], 1);
             add(h, sl_dataset_source(ds, e), units);
@@ -118,18 +127,28 @@ static bool pass_block(void *ctx, uint64_t block)
     return false;
 }
 
+// Of a graph of several types: next[v] = what v keeps, whatever lists it has.
+static void keep_visits(struct hop *h)
+{
+    for (uint64_t v = 0; h->ds->typed.n_types && v < h->ds->n_nodes; v++)
+        add(h, v, (uint64_t)(kept_of(h, v) * h->units));
+}
+
 // visits[v] becomes how often the next hop draws for v.
 static int pass_on(struct hop *h, double *visits)
 {
-    const uint64_t n = h->ds->n_nodes, n_blocks = sl_div_up(n, BLOCK_VERTICES);
+    const uint64_t n = h->ds->n_nodes, n_blocks = sl_div_up(sl_dataset_lists(h->ds), BLOCK_LISTS);
     double sum = 0;
     int bits;
+    for (uint64_t v = 0; h->ds->typed.n_types && v < n; v++)
+        sum += kept_of(h, v);
     sl_threads_first(n_blocks, 0, sum_block, h);
     for (uint64_t b = 0; b < n_blocks; b++)
         sum += h->passed[b];
     frexp(sum, &bits); // sum < 2^bits
     h->units = ldexp(1, SUM_BITS - bits);
     memset((void *)h->next, 0, n * sizeof *h->next);
+    keep_visits(h);
     if (sl_threads_first(n_blocks, 0, pass_block, h) != SL_THREADS_NONE)
         return sl_fail(h->rc, "%s", h->message);
     for (uint64_t v = 0; v < n; v++)
@@ -226,7 +245,7 @@ int sl_visits_expect(const struct sl_dataset *ds, const struct sl_visits_samplin
         .visits = visits,
         .next = malloc((ds->n_nodes + 1) * sizeof *h.next),
         .alone = sl_threads_default() == 1,
-        .passed = malloc((sl_div_up(ds->n_nodes, BLOCK_VERTICES) + 1) * sizeof *h.passed),
+        .passed = malloc((sl_div_up(sl_dataset_lists(ds), BLOCK_LISTS) + 1) * sizeof *h.passed),
         .watch = watch,
         .lock = PTHREAD_MUTEX_INITIALIZER,
     };

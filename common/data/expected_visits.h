@@ -10,6 +10,9 @@
  * alone. A vertex's expected visits are how often it is
  * a seed or found. A closed form: a vertex that several neighbours in one batch lead to counts as
  * often as there are of them, where a batch gathers it once.
+ *
+ * In a graph of several types v is a row, which a hop draws for as often as for its vertex; each
+ * relation has the same fanout.
  */
 #ifndef SL_DATA_EXPECTED_VISITS_H
 #define SL_DATA_EXPECTED_VISITS_H

@@ -62,6 +62,8 @@ static inline uint64_t sl_type_feature_bytes(const struct sl_vertex_type *type)
     return type->feat ? type->n * type->feat_dim * sl_dtype_bytes(type->feat_dtype) : 0;
 }
 
+// The type that a vertex is of.
+uint32_t sl_typed_type_of(const struct sl_typed *t, uint64_t v);
 // The relation that a row is of.
 uint32_t sl_typed_relation_of(const struct sl_typed *t, uint64_t row);
 
