@@ -24,7 +24,7 @@ static const struct rule {
     {"sampler.subgraph", "directional", "take it out"},
     {"sampler.disjoint", "false", "take it out"},
     {"sampler.time", "none", "take it out"},
-    {"order.kind", "shuffled or listed", "take \"shuffled\""},
+    {"order.kind", "shuffled or listed or parts", "take \"shuffled\""},
     {"store.features", "auto or memory",
      "take it out: features by type are read where they are mapped"},
     {"cache.policy", "auto or none",
@@ -98,8 +98,8 @@ static int check_plain(const struct sl_config *c, const struct sl_dataset *ds)
                    trains ? "sampler" : "evaluate", ds->path);
 }
 
-// Devices and nodes, as far as they are known.
-static int check_machine(const struct sl_config *c, const struct sl_dataset *ds)
+// As far as they are known.
+static int check_devices(const struct sl_config *c, const struct sl_dataset *ds)
 {
     for (uint32_t d = 0; d < c->n_devices; d++)
         if (c->devices[d].kind != SL_DEVICE_CPU)
@@ -107,11 +107,6 @@ static int check_machine(const struct sl_config *c, const struct sl_dataset *ds)
                            "devices: found a GPU at [%u] with data set '%s', whose graph has "
                            "several types, wanted cores alone: set devices to \"cpu\"",
                            d, ds->path);
-    if (c->nodes > 1)
-        return sl_fail(SL_EUNSUPPORTED,
-                       "nodes: found %u with data set '%s', whose graph has several types, wanted "
-                       "1: set it to 1",
-                       c->nodes, ds->path);
     return SL_OK;
 }
 
@@ -121,7 +116,7 @@ int sl_config_check_types(const struct sl_config *c, const struct sl_dataset *ds
         for (size_t i = 0; i < SL_COUNT_OF(rules); i++)
             SL_TRY(check_rule(&rules[i], c, ds));
     SL_TRY(check_model(c, ds));
-    return ds->typed.n_types > 0 ? check_machine(c, ds) : check_plain(c, ds);
+    return ds->typed.n_types > 0 ? check_devices(c, ds) : check_plain(c, ds);
 }
 
 void sl_config_settle_types(struct sl_config *c, const struct sl_dataset *ds)

@@ -78,7 +78,6 @@ REFUSED = {
     "cache.policy=degree": ("cache.policy", "auto or none"),
     "store.features=storage": ("store.features", "auto or memory"),
     "order.kind=proximity": ("order.kind", "shuffled"),
-    "nodes=2": ("nodes: found 2", "set it to 1"),
     "sampler.disjoint=true": ("sampler.disjoint", "take it out"),
 }
 

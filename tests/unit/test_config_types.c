@@ -139,10 +139,8 @@ static const struct {
     {", \"disjoint\": true}", "sampler.disjoint: found \"true\"", "wanted false"},
     {"}, \"task\": {\"kind\": \"link\"}", "task.kind: found \"link\"", "wanted node"},
     {"}, \"order\": {\"kind\": \"proximity\"}", "order.kind: found \"proximity\"", "shuffled"},
-    {"}, \"order\": {\"kind\": \"parts\"}", "order.kind: found \"parts\"", "shuffled"},
     {"}, \"store\": {\"features\": \"storage\"}", "store.features: found \"storage\"", "memory"},
     {"}, \"cache\": {\"policy\": \"degree\"}", "cache.policy: found \"degree\"", "auto or none"},
-    {"}, \"nodes\": 2", "nodes: found 2", "set it to 1"},
     {"}, \"devices\": [{\"kind\": \"cpu\", \"cores\": 0}, {\"kind\": \"cuda\", \"index\": 0}]",
      "devices: found a GPU at [1]", "set devices to \"cpu\""},
 };
