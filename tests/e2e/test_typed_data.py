@@ -110,13 +110,16 @@ def check(box, folder, types, relations, reverse=False, weighted=True):
             assert np.load(path).dtype == dtype
             assert np.array_equal(np.load(path), features(name, n, dim, dtype))
     seen = box.sluice("inspect", folder, "-o", "json").ok().json()
-    row = 0
+    row, reached = 0, {name: np.zeros(n, bool) for name, n in COUNT.items()}
     for relation, found in zip(listed, seen["relations"]):
         degrees = np.diff(indptr[row : row + COUNT[relation["target"]] + 1])
         row += len(degrees)
+        reached[relation["target"]] |= degrees > 0
         assert all(found[key] == value for key, value in relation.items())
         assert found["empty_rows"] == (degrees == 0).sum()
         assert found["max_degree"] == (degrees.max() if len(degrees) else 0)
+    for found in seen["types"]:
+        assert found["unreached"] == (~reached[found["name"]]).sum(), found
     return seen
 
 
