@@ -448,14 +448,19 @@ function drawTypes() {
   const relations = from.relations || [], all = sum(relations, (r) => r.sampled_edges || 0);
   const of = (text, x) => known(x) ? text(x) : "–";
   $("types").replaceChildren(
-      plainTable(["type", "rows", "hits", "from caches", "from the store"],
-              types.map((t) => [t.name, of(count, t.input_nodes),
-                                t.input_nodes ? percent(t.hits / t.input_nodes) : "–",
-                                of(bytes, t.hit_bytes), of(bytes, t.miss_bytes)])),
-      plainTable(["relation", "edges", "share"],
-              relations.map((r) => [`${r.source} -${r.name}-> ${r.target}`,
-                                    of(count, r.sampled_edges),
-                                    all ? percent(r.sampled_edges / all) : "–"])));
+      plainTable(
+          ["type", "rows", "hits", "from caches", "from the store"],
+          types.map(
+              (t) =>
+                  [t.name, of(count, t.input_nodes),
+                   t.input_nodes ? percent(t.hits / t.input_nodes) : "–", of(bytes, t.hit_bytes),
+                   of(bytes, t.miss_bytes)])),
+      plainTable(
+          ["relation", "edges", "share"],
+          relations.map(
+              (r) =>
+                  [`${r.source} -${r.name}-> ${r.target}`, of(count, r.sampled_edges),
+                   all ? percent(r.sampled_edges / all) : "–"])));
 }
 function drawEpochs() {
   const list = epochsOf(), m = metricName();

@@ -108,7 +108,8 @@ TEST(visits_of_several_types_by_hand)
     dataset = (struct sl_dataset){
         .n_nodes = 5,
         .n_edges = 9,
-        .typed = {.n_types = 3, .n_relations = 4, .n_rows = 8, .type = types, .relation = relations},
+        .typed =
+            {.n_types = 3, .n_relations = 4, .n_rows = 8, .type = types, .relation = relations},
         .indptr = offsets,
         .indices = sources,
         .indices_dtype = SL_DTYPE_I32,
@@ -120,8 +121,7 @@ TEST(visits_of_several_types_by_hand)
     // What has no list, or is not drawn for, is kept.
     expect((int64_t[]){2, 1, 0}, 3, (float[]){10 * third, 8 * third, 1, 2, 2 * third});
     expands_new = true;
-    expect((int64_t[]){2, 1}, 2,
-           (float[]){10 * third, 5 * third, 2 * third, 4 * third, 2 * third});
+    expect((int64_t[]){2, 1}, 2, (float[]){10 * third, 5 * third, 2 * third, 4 * third, 2 * third});
     expands_new = false;
 }
 
