@@ -80,6 +80,10 @@ static char *why_not(const struct making *m, const char *path, int rc, uint32_t 
     struct sl_text t = {0};
     const char *ds = m->spec->dataset->path;
     const uint32_t wanted = m->spec->n_nodes;
+    if (m->spec->dataset->typed.n_types > 0) {
+        sl_text_printf(&t, "each node has all features: those of several types have no shards");
+        return sl_text_take(&t);
+    }
     sl_text_printf(&t, "each node has all features; ");
     if (rc == SL_ENOENT)
         sl_text_printf(&t,
@@ -105,7 +109,8 @@ static int find_parts(struct making *m)
     if (!m->part || !m->n_local)
         return sl_fail(SL_ENOMEM, "no memory for the parts of the vertices");
     snprintf(path, sizeof path, "%s/node_part.npy", ds->path);
-    const int rc = sl_parts_read(path, m->spec->n_nodes, ds->n_nodes, m->part);
+    const int rc = ds->typed.n_types ? SL_EUNSUPPORTED
+                                     : sl_parts_read(path, m->spec->n_nodes, ds->n_nodes, m->part);
     for (uint64_t v = 0; rc == SL_OK && v < ds->n_nodes; v++)
         m->n_local[m->part[v]]++;
     m->out->spread = ds->shard.count ? SL_NODES_SHARDS : SL_NODES_FORESEEN;

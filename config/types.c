@@ -25,7 +25,7 @@ static const struct rule {
     {"sampler.subgraph", "directional", "take it out"},
     {"sampler.disjoint", "false", "take it out"},
     {"sampler.time", "none", "take it out"},
-    {"order.kind", "shuffled or listed", "take \"shuffled\""},
+    {"order.kind", "shuffled or listed or parts", "take \"shuffled\""},
     {"updates.exchange", "board", "take it out: models by type add gradients up on the board"},
 };
 
@@ -114,14 +114,9 @@ static int check_plain(const struct sl_config *c, const struct sl_dataset *ds)
                    trains ? "sampler" : "evaluate", ds->path);
 }
 
-// Nodes, as far as they are known.
-static int check_machine(const struct sl_config *c, const struct sl_dataset *ds)
+// As far as they are known.
+static int check_devices(const struct sl_config *c, const struct sl_dataset *ds)
 {
-    if (c->nodes > 1)
-        return sl_fail(SL_EUNSUPPORTED,
-                       "nodes: found %u with data set '%s', whose graph has several types, wanted "
-                       "1: set it to 1",
-                       c->nodes, ds->path);
     for (uint32_t d = 0; d < c->n_devices; d++)
         if (c->devices[d].kind == SL_DEVICE_CUDA && sl_features_kinds[c->store.features].reads)
             return sl_fail(SL_EUNSUPPORTED,
@@ -143,7 +138,7 @@ int sl_config_check_types(const struct sl_config *c, const struct sl_dataset *ds
     if (ds->typed.n_types == 0)
         return check_plain(c, ds);
     SL_TRY(check_learned(c, ds));
-    return check_machine(c, ds);
+    return check_devices(c, ds);
 }
 
 bool sl_config_evaluates_all(const struct sl_config *c)

@@ -236,8 +236,10 @@ static int read_nodes(struct program *p, uint32_t type, uint64_t *n)
     const struct sl_typed *typed = &p->dataset.typed;
     const uint32_t first = typed->n_types ? (uint32_t)typed->type[type].first : 0;
     SL_TRY(sl_id_list_read(p->a.nodes, count_of(p, type), &p->nodes, n));
-    for (uint64_t i = 0; i < *n; i++)
-        p->nodes[i] = p->renamed ? p->renamed[p->nodes[i]] : p->nodes[i] + first;
+    for (uint64_t i = 0; i < *n; i++) {
+        const uint32_t id = p->nodes[i] + first;
+        p->nodes[i] = p->renamed ? p->renamed[id] : id;
+    }
     return SL_OK;
 }
 
@@ -263,6 +265,8 @@ static int choose_vertices(struct program *p, struct sl_whole_graph *g)
     SL_TRY(undo_reordering(p));
     g->n = count_of(p, g->type);
     g->ids = p->renamed;
+    if (p->renamed && p->dataset.typed.n_types)
+        g->ids += p->dataset.typed.type[g->type].first;
     if (p->a.pairs) {
         SL_TRY(sl_predict_pairs_open(&p->pairs, p->a.pairs, &p->dataset, p->renamed,
                                      p->model.n_outputs));

@@ -618,6 +618,8 @@ static int make_arena(struct sl_job *job)
     spec.nodes = (struct sl_nodes_spec){.n = job->nodes.n,
                                         .rank = job->nodes.rank,
                                         .whole_gradients = job->config.optimizer.clip_norm > 0};
+    spec.n_types = job->dataset.typed.n_types;
+    spec.n_relations = job->dataset.typed.n_relations;
     SL_TRY(reserve_acts(job, available));
     plan_store(job, &spec, available);
     SL_TRY(sl_arena_create(job->arena_fd, &spec, &job->arena));

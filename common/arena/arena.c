@@ -20,6 +20,7 @@
 #include "common/arena/phase.h"
 #include "common/arena/seat.h"
 #include "common/arena/stats.h"
+#include "common/arena/type_counts.h"
 
 enum { COUNT_BITS = 38, WIDTH_BITS = 20 }; // check_spec()
 
@@ -70,6 +71,7 @@ uint64_t sl_arena_layout(const struct sl_arena_spec *spec, struct sl_arena_heade
         [SL_REGION_ROWS] = sl_row_cache_bytes(&spec->rows),
         [SL_REGION_ASKS] = sl_asks_bytes(&spec->asks),
         [SL_REGION_NODES] = sl_node_figures_bytes(spec),
+        [SL_REGION_TYPES] = sl_type_counts_bytes(spec),
         [SL_REGION_PAYLOAD] = h.spec.payload_bytes,
     };
     uint64_t at = 0;
@@ -128,8 +130,9 @@ static int check_spec(const struct sl_arena_spec *s)
 {
     const uint64_t counts[] = {s->n_train,    s->n_params, s->act_rows,   s->predict_rows,
                                s->visit_rows, s->hot_rows, s->rows.n_rows};
-    const uint32_t widths[] = {s->n_state, s->batches_per_update, s->act_width, s->jumping_width,
-                               s->predict_words};
+    const uint32_t widths[] = {s->n_state,       s->batches_per_update, s->act_width,
+                               s->jumping_width, s->predict_words,      s->n_types,
+                               s->n_relations};
     uint64_t count = 0, bytes = SL_MAX(s->probe_bytes, s->payload_bytes);
     uint32_t width = s->n_devices;
     for (size_t i = 0; i < SL_COUNT_OF(counts); i++)

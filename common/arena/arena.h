@@ -28,6 +28,7 @@
  *   rows       feature rows from the drive        row_cache.h
  *   asks       for feature rows of other nodes    asks.h
  *   nodes      what each node of the job does         node_figures.h
+ *   types      edges and rows by relation and type        type_counts.h
  *   payload    the blocks
  */
 #ifndef SL_ARENA_ARENA_H

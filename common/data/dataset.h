@@ -227,6 +227,34 @@ static inline uint64_t sl_dataset_lists(const struct sl_dataset *ds)
     return ds->typed.n_types ? ds->typed.n_rows : ds->n_nodes;
 }
 
+// The vertex whose list it is.
+static inline uint64_t sl_dataset_list_vertex(const struct sl_dataset *ds, uint64_t list)
+{
+    if (ds->typed.n_types == 0)
+        return list;
+    const struct sl_relation *r = &ds->typed.relation[sl_typed_relation_of(&ds->typed, list)];
+    return ds->typed.type[r->target].first + (list - r->first_row);
+}
+
+// The lists of vertex v, one after the other; *relation is 0 at first. False: there are no more.
+static inline bool sl_dataset_next_list(const struct sl_dataset *ds, uint64_t v, uint32_t *relation,
+                                        uint64_t *list)
+{
+    const struct sl_typed *t = &ds->typed;
+    *list = v;
+    if (t->n_types == 0)
+        return (*relation)++ == 0;
+    while (*relation < t->n_relations) {
+        const struct sl_relation *r = &t->relation[(*relation)++];
+        const struct sl_vertex_type *target = &t->type[r->target];
+        if (v >= target->first && v - target->first < target->n) {
+            *list = sl_relation_row(t, r, v);
+            return true;
+        }
+    }
+    return false;
+}
+
 // In-degree of v, of a typed graph of row v.
 static inline uint64_t sl_dataset_degree(const struct sl_dataset *ds, uint64_t v)
 {

@@ -57,6 +57,19 @@ uint32_t sl_typed_find_relation(const struct sl_typed *t, uint32_t source, const
     return SL_NO_RELATION;
 }
 
+uint32_t sl_typed_type_of(const struct sl_typed *t, uint64_t v)
+{
+    uint32_t low = 0, high = t->n_types;
+    while (high - low > 1) {
+        const uint32_t middle = low + (high - low) / 2;
+        if (t->type[middle].first <= v)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
 uint32_t sl_typed_relation_of(const struct sl_typed *t, uint64_t row)
 {
     uint32_t low = 0, high = t->n_relations;
@@ -315,7 +328,8 @@ int sl_dataset_refuse_types(const struct sl_dataset *ds, unsigned need)
     return sl_fail(
         SL_EUNSUPPORTED,
         "data set %s: has several types (%u of vertices, %u relations), which jobs, `sluice "
-        "inspect` and `sluice featurize` read and nothing else does yet: import one "
+        "inspect`, `featurize`, `reorder` and `partition` read and nothing else does yet: import "
+        "one "
         "relation of its source (`sluice import edgelist`, with --bipartite where it joins two "
         "types)",
         ds->path, t->n_types, t->n_relations);

@@ -234,6 +234,25 @@ static int validate_list(const struct sl_dataset *ds, enum sl_dataset_file f, in
                    ds->path, sl_dataset_file_name(f), bad, id, first);
 }
 
+// Of a graph of several types a map keeps each type's ids to itself.
+static int validate_map_types(const struct sl_dataset *ds)
+{
+    const struct sl_npy *npy = &ds->files->npy[SL_FILE_VERTEX_MAP];
+    for (uint32_t i = 0; npy->map && i < ds->typed.n_types; i++) {
+        const struct sl_vertex_type *t = &ds->typed.type[i];
+        for (uint64_t v = t->first; v < t->first + t->n; v++) {
+            const uint64_t id = sl_scan_load(npy->data, npy->head.dtype, v);
+            if (id < t->first || id - t->first >= t->n)
+                return sl_fail(SL_EFORMAT,
+                               "%s/%s: element %" PRIu64 " is %" PRIu64
+                               ", wanted a vertex of type %s, from %" PRIu64 " to before %" PRIu64,
+                               ds->path, sl_dataset_file_name(SL_FILE_VERTEX_MAP), v, id, t->name,
+                               t->first, t->first + t->n);
+        }
+    }
+    return SL_OK;
+}
+
 // The lists of a split are for training and for judging what has not been trained on.
 static int validate_disjoint(const struct sl_dataset *ds, int threads)
 {
@@ -278,6 +297,7 @@ int sl_dataset_validate(struct sl_dataset *ds, bool full, int threads,
     // n_nodes different ids below n_nodes are a permutation, so a map is checked as the lists are.
     for (int f = SL_FILE_TRAIN; f <= SL_FILE_VERTEX_MAP; f++)
         SL_TRY(validate_list(ds, (enum sl_dataset_file)f, threads));
+    SL_TRY(validate_map_types(ds));
     if (!ds->may_overlap)
         SL_TRY(validate_disjoint(ds, threads));
     SL_TRY(sl_dataset_validate_shard(ds));

@@ -8,8 +8,9 @@
  * 1 - (1 - 1 / in-degree(v))^fanout[l]. Where every hop draws for all vertices that its batch
  * knows, f_(l+1) is f_l and what hop l finds; where it draws for the new ones, what hop l finds
  * alone. Of a graph with types the same holds of each relation, with its fanout and its in-degrees.
- * A vertex's expected visits are how often it is a seed or found. A closed form: a vertex that several neighbours in one batch lead to counts as
- * often as there are of them, where a batch gathers it once.
+ * A vertex's expected visits are how often it is a seed or found. A closed form: a vertex that
+ * several neighbours in one batch lead to counts as often as there are of them, where a batch
+ * gathers it once.
  */
 #ifndef SL_DATA_EXPECTED_VISITS_H
 #define SL_DATA_EXPECTED_VISITS_H

@@ -72,6 +72,8 @@ static inline uint64_t sl_type_feature_bytes(const struct sl_vertex_type *type)
 // (features.kind) are theirs: type after type.
 uint64_t sl_typed_bare_before(const struct sl_typed *t, uint32_t type);
 
+// The type that a vertex is of.
+uint32_t sl_typed_type_of(const struct sl_typed *t, uint64_t v);
 // The relation that a row is of.
 uint32_t sl_typed_relation_of(const struct sl_typed *t, uint64_t row);
 

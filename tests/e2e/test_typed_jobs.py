@@ -60,6 +60,8 @@ def test_a_plan_has_types_and_relations(box):
     path = box.job(lent_job(box, dataset=papers(box)))
     found = box.sluice("run", path, "--dry-run", "-o", "json").ok().json()
     inspected = box.sluice("inspect", papers(box), "-o", "json").ok().json()
+    for kind in inspected["types"]:
+        del kind["unreached"]
     assert found["types"] == inspected["types"]
     for relation in inspected["relations"]:
         for key in "mean_degree", "max_degree", "empty_rows":
@@ -102,7 +104,6 @@ REFUSED = {
     "sampler.kind=walk": ("sampler.kind", '"walk"', "khop"),
     "cache.policy=degree": ("cache.policy", "auto or none", 'store.features to "storage"'),
     "order.kind=proximity": ("order.kind", "shuffled"),
-    "nodes=2": ("nodes: found 2", "set it to 1"),
     "sampler.disjoint=true": ("sampler.disjoint", "take it out"),
 }
 
@@ -136,6 +137,12 @@ def test_learned_rows_are_those_of_types_without_features(box):
     said = plan(box, config=job(box, **changes))
     refused(box, said, "features.kind", "each of whose types has features", 'take "file"')
     plan(box, "features.kind=file", config=job(box, **changes)).ok()
+
+
+def test_a_plan_of_several_nodes_foresees_no_shards(box):
+    said = plan(box, "nodes=2", "updates.batches_per_update=2", config=job(box)).ok().out
+    assert "rows        each node has all features: those of several types have no shards" in said
+    assert "the first epoch: 0 B of rows for training" in said, said
 
 
 def test_kinds_of_models_and_of_graphs_go_together(box):
@@ -178,6 +185,33 @@ def test_fanouts_by_relation_reach_the_samplers(box):
     assert sampled(again) == sampled(many)
     assert [t["name"] for t in many["types"]] == ["paper", "author", "field"]
     assert many["relations"][0]["edges"] == 8000
+
+
+def test_a_report_counts_rows_by_type_and_edges_by_relation(box):
+    """One more epoch adds its edges and rows to what the evaluation at the end has, too."""
+    fanout = {"writes": [3, 0], "studied_by": [0, 2], "*": [0, 0]}
+    few, more = (
+        trained(box, f"counts{n}", epochs=n, evaluate={"every": 0, "test": "never"},
+                sampler={"fanout": fanout, "expand": "new", "batch_size": 80},
+                allocation={"samplers": 2, "trainers": 1})
+        for n in (1, 2)
+    )
+    epoch = more["epochs"][1]
+    drawn = {
+        r["name"]: r["sampled_edges"] - before["sampled_edges"]
+        for r, before in zip(more["relations"], few["relations"])
+    }
+    assert sum(drawn.values()) == epoch["sampled_edges"], (drawn, epoch)
+    assert {name for name, n in drawn.items() if n} == {"writes", "studied_by"}, drawn
+    # The second hop has the edges of the first, too.
+    assert drawn["writes"] == 2 * 3 * 800 and drawn["studied_by"] > 0, drawn
+    rows = sum(t["input_nodes"] for t in more["types"]) - sum(
+        t["input_nodes"] for t in few["types"])
+    assert rows == epoch["input_nodes"], (more["types"], epoch)
+    types = {t["name"]: t for t in more["types"]}
+    assert all(t["input_nodes"] > 0 and t["hits"] == 0 for t in types.values()), types
+    assert types["paper"]["miss_bytes"] == types["paper"]["input_nodes"] * 32 * 4, types
+    assert types["author"]["miss_bytes"] == 0, types
 
 
 @cases("khop", "labor")

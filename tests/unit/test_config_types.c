@@ -139,9 +139,7 @@ static const struct {
     {", \"disjoint\": true}", "sampler.disjoint: found \"true\"", "wanted false"},
     {"}, \"task\": {\"kind\": \"link\"}", "task.kind: found \"link\"", "wanted node"},
     {"}, \"order\": {\"kind\": \"proximity\"}", "order.kind: found \"proximity\"", "shuffled"},
-    {"}, \"order\": {\"kind\": \"parts\"}", "order.kind: found \"parts\"", "shuffled"},
     {"}, \"cache\": {\"policy\": \"degree\"}", "cache.policy: found \"degree\"", "auto or none"},
-    {"}, \"nodes\": 2", "nodes: found 2", "set it to 1"},
 };
 
 TEST(what_typed_graphs_lack_is_refused_with_its_key)

@@ -91,6 +91,40 @@ TEST(visits_by_hand)
     expect((int64_t[]){3, 1}, 2, (float[]){0, 0, 0, 0, 0});
 }
 
+// Papers 0 and 1, authors 2 and 3, field 4. Authors 2, 3, 3 write paper 0, each paper cites the
+// other; back from papers author 2 has 0, author 3 has 0 and 1; and author 2 has the field.
+TEST(visits_of_several_types_by_hand)
+{
+    static const uint64_t offsets[] = {0, 3, 3, 4, 5, 6, 8, 9, 9};
+    static const int32_t sources[] = {2, 3, 3, 1, 0, 0, 0, 1, 4};
+    static const uint32_t trained[] = {0};
+    static struct sl_vertex_type types[] = {{.n = 2}, {.first = 2, .n = 2}, {.first = 4, .n = 1}};
+    static struct sl_relation relations[] = {
+        {.source = 1},
+        {.first_row = 2, .first_edge = 3},
+        {.target = 1, .first_row = 4, .first_edge = 5},
+        {.source = 2, .target = 1, .first_row = 6, .first_edge = 8},
+    };
+    dataset = (struct sl_dataset){
+        .n_nodes = 5,
+        .n_edges = 9,
+        .typed =
+            {.n_types = 3, .n_relations = 4, .n_rows = 8, .type = types, .relation = relations},
+        .indptr = offsets,
+        .indices = sources,
+        .indices_dtype = SL_DTYPE_I32,
+        .split = {{1, trained}},
+    };
+    const float third = 1 / 3.0f;
+    expect((int64_t[]){2}, 1, (float[]){1, 1, 2 * third, 4 * third, 0});
+    expect((int64_t[]){2, 1}, 2, (float[]){10 * third, 8 * third, 1, 2, 2 * third});
+    // What has no list, or is not drawn for, is kept.
+    expect((int64_t[]){2, 1, 0}, 3, (float[]){10 * third, 8 * third, 1, 2, 2 * third});
+    expands_new = true;
+    expect((int64_t[]){2, 1}, 2, (float[]){10 * third, 5 * third, 2 * third, 4 * third, 2 * third});
+    expands_new = false;
+}
+
 static float merged(float ends)
 {
     return 2 * (1 - expf(-ends / 2)); // 2 batches
