@@ -22,8 +22,6 @@ static const struct rule {
     {"features.kind", "file", "take \"file\", as rows are learned on graphs of one type alone"},
     {"sampler.kind", "khop or weighted or labor", "take \"khop\""},
     {"sampler.subgraph", "directional", "take it out"},
-    {"sampler.disjoint", "false", "take it out"},
-    {"sampler.time", "none", "take it out"},
     {"order.kind", "shuffled or listed", "take \"shuffled\""},
     {"store.features", "auto or memory",
      "take it out: features by type are read where they are mapped"},

@@ -79,7 +79,6 @@ REFUSED = {
     "store.features=storage": ("store.features", "auto or memory"),
     "order.kind=proximity": ("order.kind", "shuffled"),
     "nodes=2": ("nodes: found 2", "set it to 1"),
-    "sampler.disjoint=true": ("sampler.disjoint", "take it out"),
 }
 
 
