@@ -11,6 +11,7 @@
 #include "common/base/narrow.h"
 #include "common/text/units.h"
 #include "dataset/csv_rows.h"
+#include "dataset/edge_facts.h"
 #include "dataset/import_vertices.h"
 #include "dataset/line_scan.h"
 
@@ -287,12 +288,21 @@ static int put_relation(struct sl_import *im, uint32_t i, const uint64_t *first,
     const uint64_t n_read = in->n_read, n_loops = in->n_self_loops, n_lost = in->n_underflows,
                    n_before = im->csc.n_edges;
     const bool within = r->source == r->target;
-    in->weighted = from->weighted && im->weights;
+    in->numbered = sl_edge_facts_any(from);
+    in->number = 0;
+    in->weighted = (from->weighted && im->weights) || in->numbered;
     in->both_ways = r->reverse_of == i && im->reverse;
     in->swapped = r->swapped;
     in->of_two = !within;
     SL_TRY(read_edges(im, from));
-    SL_TRY(check_count(from, in->n_read - n_read));
+    from->n_read = in->n_read - n_read;
+    SL_TRY(check_count(from, from->n_read));
+    if (in->numbered && from->n_read >= SL_SINK_NUMBERS)
+        return sl_fail(SL_EUNSUPPORTED,
+                       "import %s: found %" PRIu64 " edges that have times or features, wanted "
+                       "fewer than %" PRIu32,
+                       from->edges.path ? from->edges.path : im->source, from->n_read,
+                       SL_SINK_NUMBERS);
     SL_TRY(sl_edge_sink_flush(in));
     SL_TRY(sl_edge_sort_finish(in->sort));
     sl_progress_begin(&im->making.progress, r->name, in->n_read - n_read, "edges");
@@ -320,19 +330,23 @@ static int put_relations(struct sl_import *im)
 {
     struct sl_typed_import *t = im->typed;
     struct sl_csc_files *files = NULL;
-    bool weighted = false;
+    bool weighted = false, numbered = false;
     uint64_t first[SL_TYPES_MAX], n = 0;
     for (uint32_t i = 0; i < t->n_types; n += t->type[i++].n)
         first[i] = n;
     for (uint32_t i = 0; i < t->n_relations; i++) {
         t->n_rows += t->type[t->relation[i].target].n;
         weighted |= t->relation[i].weighted && im->weights;
+        numbered |= sl_edge_facts_any(&t->relation[i]);
     }
-    int rc = sl_csc_open(&im->making.st, t->n_rows, n, weighted, &im->csc, &files);
+    int rc =
+        sl_csc_open(&im->making.st, t->n_rows, n, weighted || numbered, &im->csc, &files);
     for (uint32_t i = 0; i < t->n_relations && rc == SL_OK; i++)
         rc = put_relation(im, i, first, files);
     SL_TRY(sl_csc_close(files, rc));
+    im->edge_sink.numbered = false;
     im->edge_sink.weighted = weighted;
+    SL_TRY(sl_edge_facts_write(im));
     im->edge_sink.both_ways = false;
     im->unit_weights = false; // of one relation
     return sl_import_drop_units(im);
@@ -391,6 +405,7 @@ int sl_typed_import_finish(struct sl_import *im)
         return sl_fail(SL_EFORMAT, "import %s: found %u types and %u relations: wanted some",
                        im->source, t->n_types, t->n_relations);
     SL_TRY(check_weights(im));
+    SL_TRY(sl_edge_facts_check(im));
     SL_TRY(add_reverses(im));
     SL_TRY(put_relations(im));
     for (uint32_t i = 0; i < t->n_types; i++) {
@@ -464,6 +479,8 @@ static void close_typed(struct sl_import *im)
     for (uint32_t i = 0; i < t->n_files; i++) {
         free(t->relation[i].edges.path);
         free(t->relation[i].weights.path);
+        free(t->relation[i].times.path);
+        free(t->relation[i].feat.path);
     }
     free(t);
 }
