@@ -11,23 +11,28 @@
 #define SL_DATASET_EDGE_FACTS_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
-#include "dataset/typed_import.h"
+#include "common/data/typed.h"
+#include "common/text/progress.h"
+#include "dataset/staging.h"
 
-// Whether a relation's own edges (not those of the one whose reverse it is) have some.
-static inline bool sl_edge_facts_any(const struct sl_import_relation *r)
-{
-    return r->times.path || r->feat.path;
-}
+// A relation that was written, and the arrays of its edges.
+struct sl_edge_facts {
+    char key[3 * SL_TYPE_NAME_BYTES]; // "author.writes.paper"
+    const char *times, *feat;         // paths; NULL: none. Of neither, its edges stay as they are
+    uint64_t n_read;                  // edges of the source
+    uint64_t n_rows, n_edges;
+};
 
-// What facts do not go with. SL_EINVAL, SL_EFORMAT.
-int sl_edge_facts_check(const struct sl_import *im);
+// Writes edge_time.KEY.npy and edge_feat.KEY.npy of each of the relations (n), which are all that
+// there are, and indices.npy and edge_weight.npy anew; the latter goes unless `weighted`, and has 1
+// for edges with facts. *has_weights: it has others, too. SL_EFORMAT, SL_ENOMEM, SL_EIO.
+int sl_edge_facts_write(const struct sl_staging *st, const struct sl_edge_facts *relations,
+                        uint32_t n, uint64_t max_degree, bool weighted, bool *has_weights,
+                        struct sl_progress *progress);
 
-// Once all relations are written: edge_time.*.npy and edge_feat.*.npy of each, and indices.npy and
-// edge_weight.npy anew. Nothing where no relation has facts. SL_EFORMAT, SL_ENOMEM, SL_EIO.
-int sl_edge_facts_write(struct sl_import *im);
-
-// node_time.npy from an array of the first type's times.
-int sl_edge_facts_put_seeds(const struct sl_import *im, const char *path);
+// node_time.npy from an array of times of n vertices.
+int sl_edge_facts_put_seeds(const struct sl_staging *st, const char *path, uint64_t n);
 
 #endif

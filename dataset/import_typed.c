@@ -255,7 +255,7 @@ static int read_labels(struct sl_import *im, struct typed *g)
     if (rc == SL_OK)
         rc = get_file(g, g->labels, "labels", "times", &times);
     if (rc == SL_OK && times.path)
-        rc = sl_edge_facts_put_seeds(im, times.path);
+        rc = sl_edge_facts_put_seeds(&im->making.st, times.path, im->typed->type[0].n);
     free(times.path);
     return rc;
 }

@@ -48,7 +48,7 @@ struct sl_import_relation {
     bool weighted;
     struct sl_import_file times, feat; // arrays with a row for each edge (edge_facts.h)
     uint64_t n_read;                   // edges of the source
-    uint64_t n_wanted; // edges of the source; UINT64_MAX: any number
+    uint64_t n_wanted;                 // edges of the source; UINT64_MAX: any number
     // Of an importer that has no such files: starts the sort and puts the edges. NULL: files.
     int (*read)(struct sl_import *im, void *of);
     void *of;

@@ -370,8 +370,8 @@ static int draw_tree(struct sl_drawer *d, const struct sl_draw_job *job, uint32_
 
 static int draw_trees(struct sl_drawer *d, const struct sl_draw_job *job)
 {
-    SL_TRY(sl_forest_reset(&d->forest, job->n_seeds,
-                           SL_MAX(d->topology->dataset.typed.n_types, 1u)));
+    SL_TRY(
+        sl_forest_reset(&d->forest, job->n_seeds, SL_MAX(d->topology->dataset.typed.n_types, 1u)));
     for (uint32_t s = 0; s < job->n_seeds; s++)
         SL_TRY(draw_tree(d, job, s));
     return SL_OK;

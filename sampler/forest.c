@@ -200,8 +200,7 @@ static void join_rows(struct hop *hop, const struct sl_forest *f, uint32_t t, ui
     }
     if (hop->beside)
         memcpy((char *)hop->room.second + (uint64_t)(begin + first) * hop->beside,
-               rows.beside + (uint64_t)first * hop->beside,
-               (uint64_t)(end - first) * hop->beside);
+               rows.beside + (uint64_t)first * hop->beside, (uint64_t)(end - first) * hop->beside);
 }
 
 int sl_forest_join_run(struct sl_forest *f, const struct sl_forest_run *run, uint32_t beside,

@@ -123,8 +123,7 @@ void sl_dataset_validate_times(struct sl_dataset *ds, int threads)
     for (uint32_t i = 0; i < parts_of(ds) && ds->times_rise; i++) {
         const struct part p = part_of(ds, i);
         if (p.npy->map)
-            ds->times_rise =
-                are_times(p.npy, p.n_edges) && find_fall(ds, &p, threads) == p.n_edges;
+            ds->times_rise = are_times(p.npy, p.n_edges) && find_fall(ds, &p, threads) == p.n_edges;
     }
 }
 

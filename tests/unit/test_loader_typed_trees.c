@@ -82,7 +82,8 @@ static void list_vertices(struct forest *f, const struct sl_block *b)
 static void expect_run(const struct forest *f, const struct sl_block *b, uint32_t h, uint32_t r)
 {
     const struct sl_block_run *run = sl_block_find_run(b, h, r);
-    const struct vertex *targets = f->of[relations[r].target], *sources = f->of[relations[r].source];
+    const struct vertex *targets = f->of[relations[r].target],
+                        *sources = f->of[relations[r].source];
     const struct sl_block_view have = sl_block_here(b);
     uint32_t at = 0;
     for (uint32_t row = 0; row < sl_block_types(b)[relations[r].target].n[h]; row++) {
