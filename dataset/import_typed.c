@@ -12,8 +12,9 @@
  *
  * Vertices are numbers from 0 within their type. Files are arrays (.npy: edges (2, E) or (E, 2)) or
  * lines of text, plain or gzip: source and target of an edge, a row of numbers a vertex, a vertex.
- * Of a relation "times" and "features" are arrays with a row for each edge; "times" of "labels" has
- * one for each vertex of that type.
+ * Of a relation "times" and "features" are arrays with a row for each edge. "times" of a type has one
+ * for each vertex: edges from it have that time where their relation has none, and seeds have it
+ * unless "labels" has "times" of its own.
  * "heading": true leaves out the first line of edges, "weights": true takes their third column as
  * weights. The count of a type may be left out where its features are an array.
  */
@@ -111,7 +112,7 @@ static int count_rows(const struct typed *g, const struct sl_import_file *file, 
 
 static int read_type(struct sl_import *im, const struct typed *g, const cJSON *json, int i)
 {
-    static const char *const keys[] = {"name", "count", "features", NULL};
+    static const char *const keys[] = {"name", "count", "features", "times", NULL};
     const cJSON *count = cJSON_GetObjectItemCaseSensitive(json, "count");
     struct sl_import_file features = {0};
     struct sl_import_type *type;
@@ -130,11 +131,12 @@ static int read_type(struct sl_import *im, const struct typed *g, const cJSON *j
         rc = count_rows(g, &features, key, &n);
     if (rc == SL_OK)
         rc = sl_typed_import_add_type(im, g->path, get_text(json, "name"), n, &type);
-    if (rc == SL_OK)
-        type->feat = features;
-    else
+    if (rc < 0) {
         free(features.path);
-    return rc;
+        return rc;
+    }
+    type->feat = features;
+    return get_file(g, json, where, "times", &type->times);
 }
 
 static int read_relation(struct sl_import *im, const struct typed *g, const cJSON *json, int i)
@@ -254,8 +256,10 @@ static int read_labels(struct sl_import *im, struct typed *g)
     free(file.path);
     if (rc == SL_OK)
         rc = get_file(g, g->labels, "labels", "times", &times);
-    if (rc == SL_OK && times.path)
-        rc = sl_edge_facts_put_seeds(&im->making.st, times.path, im->typed->type[0].n);
+    const struct sl_import_type *first = &im->typed->type[0];
+    const char *of_seeds = times.path ? times.path : first->times.path;
+    if (rc == SL_OK && of_seeds)
+        rc = sl_edge_facts_put_seeds(&im->making.st, of_seeds, first->n);
     free(times.path);
     return rc;
 }
@@ -315,8 +319,8 @@ const struct sl_import_format sl_import_typed = {
         "..., \"test\": ...}. Vertices are numbers within their type. Edges are (2, E) or "
         "(E, 2) arrays with \"weights\": FILE.npy, or lines with \"weights\": true for a third "
         "column, \"heading\": true for a first line with names; \"times\": FILE.npy and "
-        "\"features\": FILE.npy have a row for each edge. \"times\" of \"labels\" are those of "
-        "vertices as seeds.",
+        "\"features\": FILE.npy have a row for each edge. \"times\" of a type are those of edges "
+        "from it, and of seeds; \"times\" of \"labels\" of seeds alone.",
     .example = "sluice import typed movies --reverse --out data/movies",
     .has_features = true,
     .has_weights = true,

@@ -332,8 +332,8 @@ static int put_relation(struct sl_import *im, uint32_t i, const uint64_t *first,
     return SL_OK;
 }
 
-// Times and features of edges, which were sorted with their numbers.
-static int put_facts(struct sl_import *im, bool weighted)
+// Times and features of edges, some of which were sorted with their numbers.
+static int put_facts(struct sl_import *im, const uint64_t *first, bool numbered, bool weighted)
 {
     struct sl_typed_import *t = im->typed;
     struct sl_edge_facts *facts = calloc(t->n_relations, sizeof *facts);
@@ -343,16 +343,21 @@ static int put_facts(struct sl_import *im, bool weighted)
     for (uint32_t i = 0; i < t->n_relations; i++) {
         struct sl_import_relation *r = &t->relation[i];
         const struct sl_import_relation *from = source_of(t, r);
+        const struct sl_import_type *source = &t->type[r->source];
         facts[i] = (struct sl_edge_facts){.times = from->times.path,
                                           .feat = from->feat.path,
+                                          .source_times = source->times.path,
                                           .n_read = from->n_read,
+                                          .first_source = first[r->source],
+                                          .n_sources = source->n,
                                           .n_rows = t->type[r->target].n,
                                           .n_edges = r->n_edges};
-        snprintf(facts[i].key, sizeof facts[i].key, "%s.%s.%s", t->type[r->source].name, r->name,
+        snprintf(facts[i].key, sizeof facts[i].key, "%s.%s.%s", source->name, r->name,
                  t->type[r->target].name);
     }
-    int rc = sl_edge_facts_write(&im->making.st, facts, t->n_relations, im->csc.max_degree,
-                                 weighted, &im->csc.has_weights, &im->making.progress);
+    const struct sl_edge_facts_spec spec = {facts, t->n_relations, im->csc.max_degree, numbered,
+                                            weighted};
+    int rc = sl_edge_facts_write(&im->making.st, &spec, &im->csc.has_weights, &im->making.progress);
     free(facts);
     return rc;
 }
@@ -361,7 +366,7 @@ static int put_relations(struct sl_import *im)
 {
     struct sl_typed_import *t = im->typed;
     struct sl_csc_files *files = NULL;
-    bool weighted = false, numbered = false;
+    bool weighted = false, numbered = false, timed = false;
     uint64_t first[SL_TYPES_MAX], n = 0;
     for (uint32_t i = 0; i < t->n_types; n += t->type[i++].n)
         first[i] = n;
@@ -376,8 +381,10 @@ static int put_relations(struct sl_import *im)
     SL_TRY(sl_csc_close(files, rc));
     im->edge_sink.numbered = false;
     im->edge_sink.weighted = weighted;
-    if (numbered)
-        SL_TRY(put_facts(im, weighted));
+    for (uint32_t i = 0; i < t->n_types; i++)
+        timed |= t->type[i].times.path != NULL;
+    if (numbered || timed)
+        SL_TRY(put_facts(im, first, numbered, weighted));
     im->edge_sink.both_ways = false;
     im->unit_weights = false; // of one relation
     return sl_import_drop_units(im);
@@ -435,6 +442,12 @@ static int check_facts(const struct sl_import *im)
     const char *odd = im->add_self_loops     ? "--add-self-loops, whose edges have none"
                       : im->duplicates_given ? "--duplicates, as the first of equal edges is kept"
                                              : NULL;
+    for (uint32_t i = 0; i < t->n_types; i++)
+        if (t->type[i].times.text)
+            return sl_fail(SL_EINVAL,
+                           "import %s: type %s: found %s, wanted times as a .npy array with one "
+                           "for each vertex: numpy.save() makes one",
+                           im->source, t->type[i].name, t->type[i].times.path);
     for (uint32_t i = 0; i < t->n_files; i++) {
         const struct sl_import_relation *r = &t->relation[i];
         if (!has_facts(r))
@@ -537,7 +550,7 @@ static void close_typed(struct sl_import *im)
 {
     struct sl_typed_import *t = im->typed;
     for (uint32_t i = 0; i < t->n_types; i++)
-        free(t->type[i].feat.path);
+        free(t->type[i].feat.path), free(t->type[i].times.path);
     for (uint32_t i = 0; i < t->n_files; i++) {
         free(t->relation[i].edges.path);
         free(t->relation[i].weights.path);

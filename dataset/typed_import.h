@@ -32,7 +32,7 @@ struct sl_import_file {
 struct sl_import_type {
     char name[SL_TYPE_NAME_BYTES];
     uint64_t n;
-    struct sl_import_file feat;
+    struct sl_import_file feat, times; // times: of its vertices, an array
     // Once they are read.
     uint32_t feat_dim; // 0 = no features
     bool half;

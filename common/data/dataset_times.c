@@ -136,10 +136,10 @@ static int refuse_fall(const struct sl_dataset *ds, const struct part *p, uint64
                    "%s/%s: element %" PRIu64 " (edge %" PRIu64 " of %s %" PRIu64 "%s) is %" PRId64
                    ", earlier than the one before it, %" PRId64
                    ", wanted times that rise in each vertex's list: sort each list by time, in "
-                   "indices.npy and all edge_*.npy alike, as `sluice import edgelist --times` does",
+                   "indices.npy and all edge_*.npy alike, as `sluice import %s` does",
                    ds->path, p->file, edge, e - ds->indptr[row],
                    ds->typed.n_types ? "row" : "vertex", row, sl_dataset_row_text(ds, row).text,
-                   time[edge], time[edge - 1]);
+                   time[edge], time[edge - 1], ds->typed.n_types ? "typed" : "edgelist --times");
 }
 
 int sl_dataset_take_times(struct sl_dataset *ds, unsigned need, int threads)

@@ -211,7 +211,8 @@ def facts_of(relations):
 @cases(*[(f, r) for f in ("rows", "csv") for r in (False, True)])
 def test_edges_with_facts(box, form, reverse):
     """Edges of a row by time, of equal times by source, each with its own features; the reverse of
-    an edge has its facts, too. Weights of other relations stay."""
+    an edge has its facts, too. Relations without times have those of their sources, and keep their
+    weights."""
     relations = draw(3)
     graph, _ = folder_of(box, relations, form)
     facts, born = facts_of(relations), np.arange(COUNT["paper"], dtype=np.uint8) * 3
@@ -221,11 +222,18 @@ def test_edges_with_facts(box, form, reverse):
                 entry[key] = f"{entry['name']}.{entry['target']}.{key}.npy"
                 np.save(box.path("src", entry[key]), values)
     np.save(box.path("src", "born.npy"), born)
-    graph["labels"]["times"] = "born.npy"
+    if form == "rows":
+        graph["labels"]["times"] = "born.npy"
+    of_type = {"paper": np.arange(COUNT["paper"]) % 7 - 3, "venue": np.array([5])}
+    for entry in graph["types"]:
+        if entry["name"] in of_type:
+            entry["times"] = f"{entry['name']}.times.npy"
+            np.save(box.path("src", entry["times"]), of_type[entry["name"]])
     box.write_json("src/graph.json", graph)
     box.sluice("import", "typed", "src", *["--reverse"] * reverse, "--out", "made").ok()
     found = np.load(box.path("made", "node_time.npy"))
-    assert found.dtype == np.int64 and np.array_equal(found, born)
+    wanted = born if form == "rows" else of_type["paper"]
+    assert found.dtype == np.int64 and np.array_equal(found, wanted)
     listed, indptr, indices, weight = reference(front("paper"), relations, reverse)
     made = {n: np.load(box.path("made", f"{n}.npy")) for n in ("indptr", "indices", "edge_weight")}
     assert np.array_equal(made["indptr"], indptr)
@@ -243,16 +251,25 @@ def test_edges_with_facts(box, form, reverse):
         ends = next(e for s, m, t, e, _ in relations
                     if m == name and {s, t} == {r["source"], r["target"]})  # fmt: skip
         key = "{source}.{name}.{target}".format(**r)
-        for what, values in ("edge_time", time), ("edge_feat", feat):
+        by_source = of_type.get(r["source"]) if time is None else None
+        for what, values in ("edge_time", (time, by_source)), ("edge_feat", (feat,)):
             path = box.path("made", f"{what}.{key}.npy")
-            assert os.path.exists(path) == (values is not None), path
-        if time is None and feat is None:
-            assert np.array_equal(made["indices"][part], indices[part])
-            assert np.array_equal(made["edge_weight"][part], weight[part])
-            continue
-        assert (made["edge_weight"][part] == 1).all()
+            assert os.path.exists(path) == any(v is not None for v in values), path
         target = np.repeat(np.arange(len(rows) - 1), np.diff(rows))
         source = made["indices"][part] - base[r["source"]]
+        if by_source is not None:
+            times = by_source[indices[part] - base[r["source"]]]
+            order = np.lexsort((times, target))
+            assert np.array_equal(made["indices"][part], indices[part][order])
+            assert np.array_equal(made["edge_weight"][part], weight[part][order])
+            found = np.load(box.path("made", f"edge_time.{key}.npy"))
+            assert found.dtype == np.int64 and np.array_equal(found, times[order])
+        if time is None and feat is None:
+            if by_source is None:
+                assert np.array_equal(made["indices"][part], indices[part])
+                assert np.array_equal(made["edge_weight"][part], weight[part])
+            continue
+        assert (made["edge_weight"][part] == 1).all()
         if feat is not None:  # it tells which edge each one is
             rows_of = np.load(box.path("made", f"edge_feat.{key}.npy"))
             assert rows_of.dtype == feat.dtype and rows_of.shape == (n, 3)
