@@ -12,9 +12,9 @@
  *
  * Vertices are numbers from 0 within their type. Files are arrays (.npy: edges (2, E) or (E, 2)) or
  * lines of text, plain or gzip: source and target of an edge, a row of numbers a vertex, a vertex.
- * Of a relation "times" and "features" are arrays with a row for each edge. "times" of a type has one
- * for each vertex: edges from it have that time where their relation has none, and seeds have it
- * unless "labels" has "times" of its own.
+ * Of a relation "times" and "features" are arrays with a row for each edge. "times" of a type has
+ * one for each vertex: edges from it have that time where their relation has none, and seeds have
+ * it unless "labels" has "times" of its own.
  * "heading": true leaves out the first line of edges, "weights": true takes their third column as
  * weights. The count of a type may be left out where its features are an array.
  */

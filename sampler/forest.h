@@ -33,7 +33,7 @@ struct sl_forest {
     uint32_t n_trees, n_types, trees_capacity;
 };
 
-// No trees, and room to note n of them; n_types: 1 of a plain graph, and always the same. SL_ENOMEM.
+// No trees, and room to note n of them; n_types: always the same, 1 of a plain graph. SL_ENOMEM.
 int sl_forest_reset(struct sl_forest *f, uint32_t n, uint32_t n_types);
 void sl_forest_fini(struct sl_forest *f); // safe on a zeroed struct
 

@@ -55,7 +55,8 @@ struct sl_dataset_files {
     char directory[sizeof(((struct sl_dataset *)0)->path)];
     struct sl_npy npy[SL_FILE_COUNT]; // .map is NULL where the file does not exist
     struct sl_stripes stripes;        // that npy[SL_FILE_FEAT] is mapped from; n 0: it is a file
-    // (n_typed) of a typed graph: npy[SL_FILE_FEAT] by type, then npy[SL_FILE_EDGE_TIME] by relation
+    // (n_typed) of a typed graph: npy[SL_FILE_FEAT] by type, then npy[SL_FILE_EDGE_TIME] by
+    // relation
     struct sl_typed_file *typed;
     uint32_t n_typed;
     void *owned[SL_FILE_COUNT];     // converted copy, or NULL where the mapping serves as it is

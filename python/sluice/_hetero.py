@@ -146,7 +146,8 @@ def from_pyg(
     times = _times_of(data, time_attr, counts) if time_attr is not None else {}
     places = _add_edges(arrays, data, counts, times)
     if time_attr is not None and time_attr in data[first]:
-        arrays["node_time"] = _whole_numbers(data[first], time_attr, f"data['{first}']", (counts[first],))
+        what, shape = f"data['{first}']", (counts[first],)
+        arrays["node_time"] = _whole_numbers(data[first], time_attr, what, shape)
     words["node_time"] = f"data['{first}'].{time_attr}"
     for key, order in places.items():
         file = ".".join(key)

@@ -424,7 +424,8 @@ class Loader:
     def _find_known(self, kind: str, pin: bool) -> "Union[_batch.Known, _typed.Known]":
         """What the job's data set has beside what the job reads. Of a Data all is taken from there.
         """
-        known, edge_attr = _batch.Known(), {}
+        known = _batch.Known()
+        edge_attr: Mapping[Any, Any] = {}
         if self._plan.pyg is None:
             try:
                 dataset = _dataset.open_dataset(self._dataset_path)

@@ -291,7 +291,7 @@ def test_edges_with_facts(box, form, reverse):
 
 BAD_FACTS = {
     "text": ({"times": "t.csv"}, [], ("wanted times and features of edges as .npy arrays",)),
-    "length": ({"times": "nine.npy"}, [], (r"is int64 \(9,\), wanted a whole number for each of 400",)),
+    "length": ({"times": "nine.npy"}, [], (r"is int64 \(9,\), wanted a whole number for each",)),
     "fraction": ({"times": "half.npy"}, [], (r"is float64 \(400,\), wanted a whole number",)),
     "rows": ({"features": "nine.npy"}, [], ("wanted a row for each of 400 edges",)),
     "weights": ({"times": "t.npy", "weights": "t.npy"}, [], ("weights beside times or features",)),

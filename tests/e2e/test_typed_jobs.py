@@ -121,7 +121,8 @@ def timed(box):
                 order = np.lexsort((time, np.repeat(np.arange(rows), np.diff(ends))))
                 for name in "indices", "edge_weight":
                     arrays[name][part] = arrays[name][part][order]
-                np.save("{}/edge_time.{source}.{name}.{target}.npy".format(folder, **r), time[order])
+                file = "edge_time.{source}.{name}.{target}.npy".format(**r)
+                np.save(f"{folder}/{file}", time[order])
         np.save(folder + "/node_time.npy", rng.integers(0, 60, count["paper"]))
         for name, array in arrays.items():
             np.save(f"{folder}/{name}.npy", array)
