@@ -456,8 +456,9 @@ const struct sl_key sl_keys[] = {
     {.path = "sampler.time", .type = SL_KEY_WORD, AT(sampler.time), FIXED,
      .words = time_rules, .fallback = "\"none\"",
      .doc = "Whether a seed's batch has no edge later than the seed, by edge_time.npy and "
-            "node_time.npy. uniform: sampler.kind draws among the others. latest: the last fanout "
-            "of them are taken. Seeds are then disjoint, drawn on cores."},
+            "node_time.npy; of several types in relations that have times. uniform: sampler.kind "
+            "draws among the others. latest: the last fanout of them are taken. Seeds are then "
+            "disjoint, drawn on cores."},
     {.path = "sampler.time_strict", .type = SL_KEY_BOOL, AT(sampler.time_strict),
      .fallback = "false", FIXED,
      .only_key = "sampler.time", .only_word = "uniform or latest",

@@ -23,8 +23,6 @@ static const struct rule {
      "take \"both\": types that have no features then have learned rows"},
     {"sampler.kind", "khop or weighted or labor", "take \"khop\""},
     {"sampler.subgraph", "directional", "take it out"},
-    {"sampler.disjoint", "false", "take it out"},
-    {"sampler.time", "none", "take it out"},
     {"order.kind", "shuffled or listed or parts", "take \"shuffled\""},
     {"updates.exchange", "board", "take it out: models by type add gradients up on the board"},
 };

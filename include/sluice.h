@@ -348,7 +348,8 @@ struct sluice_arrays {
     void *features;
     // (n_seeds) of the seeds in the list that an epoch goes through; (n_positive) of the pairs
     int64_t *places;
-    int64_t *seed_of;    // (n_nodes) number of the vertex's seed, with "sampler.disjoint"; or NULL
+    // (n_nodes) number of the vertex's seed, with "sampler.disjoint"; or NULL
+    int64_t *seed_of;
     int64_t *pairs;      // (2, n_pairs) sources, then targets; or NULL, as the next
     float *pair_weights; // (n_pairs)
     // Of a graph with types, else NULL. `nodes` are numbers within their types then, `edges` and

@@ -371,6 +371,27 @@ static uint64_t labels_of(const struct sl_block *block)
     return (uint64_t)block->n_seeds * SL_MAX(block->n_targets, 1u);
 }
 
+// As follow_trees(). Rows that a hop has from the one before have been followed there.
+static void follow_typed_trees(int64_t *seed_of, const struct sl_block *block,
+                               const struct sl_typed *typed)
+{
+    const struct sl_block_type *part = sl_block_types(block);
+    const struct sl_block_view view = sl_block_here(block);
+    for (uint32_t i = 0; i < block->n_seeds; i++)
+        seed_of[i] = i;
+    for (uint32_t i = 0; i < sl_block_typed(block)->n_runs; i++) {
+        const struct sl_block_run *run = &sl_block_runs(block)[i];
+        const struct sl_relation *relation = &typed->relation[run->relation];
+        const uint32_t *indptr = sl_run_indptr(view, run), *indices = sl_run_indices(view, run);
+        int64_t *of_source = seed_of + part[relation->source].first;
+        const int64_t *of_target = seed_of + part[relation->target].first;
+        const uint32_t known = run->hop > 0 ? part[relation->target].n[run->hop - 1] : 0;
+        for (uint32_t row = known; row < run->n_dst; row++)
+            for (uint32_t edge = indptr[row]; edge < indptr[row + 1]; edge++)
+                of_source[indices[edge]] = of_target[row];
+    }
+}
+
 // What fill_typed() takes, and no more than some bytes above it.
 static uint64_t typed_bytes(const struct sl_block *block, const struct sl_typed *typed)
 {
@@ -378,7 +399,9 @@ static uint64_t typed_bytes(const struct sl_block *block, const struct sl_typed 
     uint64_t bytes = (sizeof(struct sluice_type_arrays) + sizeof(uint64_t)) * typed->n_types +
                      sizeof(struct sluice_relation_arrays) * typed->n_relations +
                      sizeof(int64_t) * (block->n_input + block->n_seeds + labels_of(block)) +
-                     (uint64_t)ALIGNMENT * (6 + 1); // pieces, and where the first one begins
+                     (uint64_t)ALIGNMENT * (7 + 1); // pieces, and where the first one begins
+    if (block->flags & SL_BLOCK_DISJOINT)
+        bytes += sizeof(int64_t) * block->n_input;
     for (uint32_t i = 0; i < sl_block_typed(block)->n_runs; i++)
         if (runs[i].hop + 1 == block->n_hops)
             bytes += runs[i].n_edges * edge_bytes(block) + 2 * ALIGNMENT;
@@ -435,6 +458,10 @@ static int fill_typed(struct sl_arrays *a, const struct sl_block *block,
     a->places = take(&at, sizeof *a->places * block->n_seeds);
     a->targets = take(&at, sizeof(int64_t) * labels_of(block));
     a->n_edges = block->hop[block->n_hops - 1].n_edges;
+    if (block->flags & SL_BLOCK_DISJOINT) {
+        a->seed_of = take(&at, sizeof *a->seed_of * block->n_input);
+        follow_typed_trees(a->seed_of, block, typed);
+    }
     fill_types(a, block, typed);
     for (uint32_t i = 0; i < block->n_seeds; i++)
         a->places[i] = place_of(&a->pool->places, sl_block_nodes(block)[i]);

@@ -112,7 +112,8 @@ static bool is_typed(const struct sl_drawer *d)
 
 static int check_job(const struct sl_drawer *d, const struct sl_draw_job *job)
 {
-    const uint64_t n_nodes = sl_dataset_labelled(&d->topology->dataset);
+    const struct sl_dataset *ds = &d->topology->dataset;
+    const uint64_t n_nodes = sl_dataset_labelled(ds);
     for (uint32_t i = 0; i < job->n_seeds; i++)
         if (job->seeds[i] >= n_nodes)
             return sl_fail(SL_EPROTO,
@@ -120,7 +121,8 @@ static int check_job(const struct sl_drawer *d, const struct sl_draw_job *job)
                            job->seeds[i], n_nodes);
     if (is_typed(d))
         SL_TRY(sl_typed_check_plan(job->plan));
-    if (job->plan->time && (!job->plan->disjoint || !d->topology->dataset.edge_time))
+    const bool timed = ds->node_time && (ds->edge_time || is_typed(d));
+    if (job->plan->time && (!job->plan->disjoint || !timed))
         return sl_fail(SL_EPROTO, "sampling: by time, wanted disjoint trees, and a data set that "
                                   "was opened with its times");
     if (d->device.residence && sl_draw_plan_on_cores(job->plan))
@@ -204,10 +206,12 @@ static int draw_hop(struct sl_drawer *d, const struct sl_draw_plan *plan, uint32
     const uint32_t *rows = NULL;
     uint64_t fresh;
     // Of vertices that were there before the hop before has read the lists.
-    sl_topology_read_ahead(d->topology, view, nodes_of(d) + known, n_nodes - known);
+    const int64_t *time = d->topology->dataset.edge_time;
+    sl_topology_read_ahead(d->topology, view, time, nodes_of(d) + known, n_nodes - known);
     if (plan->time) {
-        SL_TRY(sl_timed_rows_find(&d->timed, d->topology, plan, h, first, n_nodes, nodes_of(d),
-                                  &rows, &fresh));
+        const struct sl_timed_hop timed = {view,  time,    plan->time, plan->fanout[h],
+                                           first, n_nodes, nodes_of(d)};
+        SL_TRY(sl_timed_rows_find(&d->timed, &timed, &rows, &fresh));
         view = &d->timed.view;
     } else {
         fresh = edges_bound(d, plan, h, first, n_nodes);
@@ -331,24 +335,34 @@ static int draw_hops(struct sl_drawer *d, const struct sl_draw_plan *plan, const
     return SL_OK;
 }
 
+static int draw_tree_at(struct sl_drawer *d, const struct sl_draw_job *job, uint32_t s,
+                        struct sl_block *tree, struct sl_block_cursor *c)
+{
+    const struct sl_draw_plan *plan = job->plan;
+    const struct sl_dataset *ds = &d->topology->dataset;
+    struct sl_time_bound bound = {0};
+    begin_block(job, job->first_seed + s, 1, tree);
+    if (plan->time)
+        bound = sl_time_bound(ds->node_time[job->seeds[s]], plan->time_strict);
+    if (is_typed(d)) {
+        sl_typed_begin_tree(&d->typed, bound);
+        return sl_typed_draw(&d->typed, plan, &job->seeds[s], tree, c);
+    }
+    sl_timed_rows_begin(&d->timed, bound);
+    SL_TRY(draw_hops(d, plan, &job->seeds[s], tree, c));
+    return put_nodes(d, tree, c) ? SL_OK : SL_EAGAIN;
+}
+
 // The tree of seed s, as the next one of the forest.
 static int draw_tree(struct sl_drawer *d, const struct sl_draw_job *job, uint32_t s)
 {
     for (;;) {
         struct sl_block_cursor c;
         struct sl_block *tree = sl_forest_next(&d->forest, &c);
-        int rc = SL_EAGAIN;
-        if (tree) {
-            begin_block(job, job->first_seed + s, 1, tree);
-            if (job->plan->time)
-                sl_timed_rows_begin(&d->timed, d->topology, job->plan, job->seeds[s]);
-            rc = draw_hops(d, job->plan, &job->seeds[s], tree, &c);
-        }
-        if (rc == SL_OK && put_nodes(d, tree, &c)) {
+        const int rc = tree ? draw_tree_at(d, job, s, tree, &c) : SL_EAGAIN;
+        if (rc == SL_OK)
             sl_forest_keep(&d->forest, &c);
-            return SL_OK;
-        }
-        if (rc != SL_OK && rc != SL_EAGAIN)
+        if (rc != SL_EAGAIN)
             return rc;
         SL_TRY(sl_forest_grow(&d->forest));
     }
@@ -356,7 +370,8 @@ static int draw_tree(struct sl_drawer *d, const struct sl_draw_job *job, uint32_
 
 static int draw_trees(struct sl_drawer *d, const struct sl_draw_job *job)
 {
-    SL_TRY(sl_forest_reset(&d->forest, job->n_seeds));
+    SL_TRY(
+        sl_forest_reset(&d->forest, job->n_seeds, SL_MAX(d->topology->dataset.typed.n_types, 1u)));
     for (uint32_t s = 0; s < job->n_seeds; s++)
         SL_TRY(draw_tree(d, job, s));
     return SL_OK;
@@ -378,11 +393,13 @@ static int draw(struct sl_drawer *d, struct sl_draw_job *job)
                                  job->targets));
         d->excluded = &d->exclusion.found;
     }
-    if (is_typed(d))
+    if (is_typed(d) && !plan->disjoint)
         return sl_typed_draw(&d->typed, plan, job->seeds, block, c);
     SL_TRY(plan->disjoint ? draw_trees(d, job) : draw_hops(d, plan, job->seeds, block, c));
     const uint64_t t0 = sl_now_ns();
-    if (plan->disjoint) {
+    if (is_typed(d)) {
+        SL_TRY(sl_typed_join(&d->typed, &d->forest, plan, block, c));
+    } else if (plan->disjoint) {
         SL_TRY(sl_forest_join(&d->forest, sl_draw_plan_beside(plan), block, c));
     } else if (!put_nodes(d, block, c)) {
         return SL_EAGAIN;

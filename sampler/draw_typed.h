@@ -14,6 +14,10 @@
  * its length is known.
  *
  * Each type has a list and a renumbering map, each as large as the largest batch.
+ *
+ * Disjoint batches are put together of their seeds' trees, each drawn as a batch of its own
+ * (forest.h). With the time of a seed, relations that have times are drawn from what there was of
+ * them by then (timed_rows.h), others as ever.
  */
 #ifndef SL_SAMPLER_DRAW_TYPED_H
 #define SL_SAMPLER_DRAW_TYPED_H
@@ -23,7 +27,9 @@
 #include "kernels/kernels.h"
 #include "sampler/block_layout.h"
 #include "sampler/draw_plan.h"
+#include "sampler/forest.h"
 #include "sampler/scratch.h"
+#include "sampler/timed_rows.h"
 #include "sampler/topology.h"
 
 // Of a type: its vertices of the batch in hand.
@@ -39,6 +45,7 @@ struct sl_typed_rows {
     struct sl_scratch_array indptr, indices, beside;
     uint32_t n_rows, n_edges;
     struct sl_block_run placed; // where they are in the block
+    struct sl_timed_rows timed; // of the tree in hand, whatever the expansion
 };
 
 struct sl_typed_drawer {
@@ -71,5 +78,11 @@ uint64_t sl_typed_drawn_end(const struct sl_typed_drawer *d, const struct sl_dra
 int sl_typed_describe(struct sl_typed_drawer *d, const struct sl_draw_plan *plan,
                       const struct sl_drawn *drawn, struct sl_block *block,
                       struct sl_block_cursor *c);
+
+// What is drawn next is the tree of a seed with this bound, where the plan goes by time.
+void sl_typed_begin_tree(struct sl_typed_drawer *d, struct sl_time_bound bound);
+// The same as draw(), of trees that it has drawn. SL_EAGAIN, SL_EUNSUPPORTED.
+int sl_typed_join(struct sl_typed_drawer *d, struct sl_forest *f, const struct sl_draw_plan *plan,
+                  struct sl_block *block, struct sl_block_cursor *c);
 
 #endif

@@ -77,8 +77,8 @@ struct sl_dataset {
     const uint32_t *present_degree; // (lists) edges that are there, or NULL: not counted
 
     // Only where SL_NEED_TIMES is needed; else NULL.
-    const int64_t *edge_time; // (n_edges) rising in each list
-    const int64_t *node_time; // (n_nodes) of each vertex as a seed
+    const int64_t *edge_time; // (n_edges) rising in each list; of a typed graph by relation
+    const int64_t *node_time; // (sl_dataset_labelled()) of each vertex as a seed
 
     uint32_t feat_dim;        // 0 = no features
     enum sl_dtype feat_dtype; // F32 or F16
@@ -107,7 +107,7 @@ struct sl_dataset {
                                   // weight 0
     bool loop_free;     // no vertex has an edge from itself; false: some has, or nobody has checked
     bool lists_rise;    // each vertex's neighbours stand in rising order; false: likewise
-    bool times_rise;    // edge_time.npy is there, and its times rise in each list; false: likewise
+    bool times_rise;    // there are times of edges, and they rise in each list; false: likewise
     uint64_t digest;    // of headers, sizes, metadata and the files' ends: names this version
     bool validated_now; // this open passed over the data: no record of an earlier pass was used
     uint64_t feat_checked; // bytes of features that validation looked at, now or then: a sample

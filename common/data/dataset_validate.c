@@ -189,7 +189,7 @@ static int validate_features(struct sl_dataset *ds, bool full, int threads,
     ds->feat_checked = 0;
     for (uint32_t i = 0; i < ds->typed.n_types; i++) {
         const struct sl_vertex_type *t = &ds->typed.type[i];
-        const struct features f = {ds->files->type[i].name, t->feat, t->feat_dtype, t->n,
+        const struct features f = {ds->files->typed[i].name, t->feat, t->feat_dtype, t->n,
                                    t->feat_dim};
         if (t->feat)
             SL_TRY(validate_matrix(ds, &f, full, threads, watch));

@@ -22,6 +22,7 @@
 #include "common/base/dtype.h"
 
 enum { SL_TYPES_MAX = 256, SL_RELATIONS_MAX = 4096, SL_TYPE_NAME_BYTES = 64 };
+enum { SL_RELATION_FILES_MAX = 256 }; // relations whose edges have times
 #define SL_NO_RELATION UINT32_MAX
 
 struct sl_vertex_type {
@@ -40,6 +41,8 @@ struct sl_relation {
     // The relation that has the reverse of each edge; itself where it is symmetric. SL_NO_RELATION:
     // nothing says so.
     uint32_t reverse_of;
+    // (n_edges) rising in each row; NULL: none, or SL_NEED_TIMES is not needed.
+    const int64_t *time;
 };
 
 struct sl_typed {

@@ -104,7 +104,6 @@ REFUSED = {
     "sampler.kind=walk": ("sampler.kind", '"walk"', "khop"),
     "cache.policy=degree": ("cache.policy", "auto or none", 'store.features to "storage"'),
     "order.kind=proximity": ("order.kind", "shuffled"),
-    "sampler.disjoint=true": ("sampler.disjoint", "take it out"),
 }
 
 
@@ -153,6 +152,52 @@ def test_kinds_of_models_and_of_graphs_go_together(box):
     plain = small_job(box.shared_dataset("small"))
     plain["sampler"]["fanout"] = {"writes": [1, 1], "*": [2, 2]}
     refused(box, plan(box, config=plain), "sampler.fanout", "by relation", "[15, 10]")
+
+
+# ---- times --------------------------------------------------------------------------------------
+
+
+def timed(box):
+    """The papers, where edges from authors have times, rising in each list."""
+    def make(folder):
+        shutil.copytree(papers(box), folder, dirs_exist_ok=True)
+        rng, row, first = np.random.default_rng(7), 0, 0
+        arrays = {n: np.load(f"{folder}/{n}.npy") for n in ("indptr", "indices", "edge_weight")}
+        said = read_json(folder + "/metadata.json")
+        count = {t["name"]: t["count"] for t in said["types"]}
+        for r in said["relations"]:
+            n, rows = r["edges"], count[r["target"]]
+            part, ends = slice(first, first + n), arrays["indptr"][row : row + rows + 1]
+            row, first = row + rows, first + n
+            if r["source"] == "author":
+                time = rng.integers(0, 40, n)
+                order = np.lexsort((time, np.repeat(np.arange(rows), np.diff(ends))))
+                for name in "indices", "edge_weight":
+                    arrays[name][part] = arrays[name][part][order]
+                file = "edge_time.{source}.{name}.{target}.npy".format(**r)
+                np.save(f"{folder}/{file}", time[order])
+        np.save(folder + "/node_time.npy", rng.integers(0, 60, count["paper"]))
+        for name, array in arrays.items():
+            np.save(f"{folder}/{name}.npy", array)
+
+    return box.shared_folder("timed-papers", make)
+
+
+@cases(("latest", "new"), ("uniform", "all"))
+def test_jobs_by_time(box, rule, expand):
+    """Training, with its evaluations: by one sampler, by two, and by one of which others die; with
+    other batches than without times."""
+    found = []
+    more = {"dataset": timed(box), "sampler.expand": expand, "evaluate.fanout": [-1, -1]}
+    more |= {"model.layers": 2, "digest": True}
+    at = {**more, "sampler.time": rule, "sampler.time_strict": expand == "new"}
+    for samplers, env in ((1, None), (2, None), (2, {"SLUICE_FAILPOINT": "sampler_drawn:3"})):
+        report = trained(box, len(found), env, **at, **{"allocation.samplers": samplers})
+        found.append([report[k] for k in ("params_sha256", "samples_digest", "test")])
+        assert bool(report["restarts"]) == bool(env), report["restarts"]
+    assert found[0] == found[1] == found[2], found
+    other = trained(box, "without", **more, **{"epochs": 1})
+    assert other["samples_digest"] != found[0][1]
 
 
 # ---- batches for programs that attach -----------------------------------------------------------

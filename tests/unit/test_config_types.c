@@ -136,7 +136,6 @@ static const struct {
 } refused[] = {
     {", \"kind\": \"walk\"}", "sampler.kind: found \"walk\"", "khop or weighted or labor"},
     {", \"subgraph\": \"induced\", \"expand\": \"new\"}", "sampler.subgraph: found", "directional"},
-    {", \"disjoint\": true}", "sampler.disjoint: found \"true\"", "wanted false"},
     {"}, \"task\": {\"kind\": \"link\"}", "task.kind: found \"link\"", "wanted node"},
     {"}, \"order\": {\"kind\": \"proximity\"}", "order.kind: found \"proximity\"", "shuffled"},
     {"}, \"cache\": {\"policy\": \"degree\"}", "cache.policy: found \"degree\"", "auto or none"},
