@@ -8,7 +8,6 @@ one said follows it, and stands once more, shortened, at the end. Nothing here j
 anything took: the seconds are printed for whoever wants the checks to be quicker.
 """
 
-import collections
 import fnmatch
 import os
 import re
@@ -128,18 +127,6 @@ class Skips:
         )
 
 
-def side_by_side(cases):
-    """Their order: each kind of case (those of one limit) from the begin to the end of the run, so
-    that what computes fills the time in which others wait; those with the longest limit first."""
-    of = collections.Counter(case.limit_s for case in cases)
-    begun = collections.Counter()
-    keys = {}
-    for case in cases:
-        keys[case] = (case.alone, begun[case.limit_s] / of[case.limit_s], -case.limit_s)
-        begun[case.limit_s] += 1
-    return sorted(cases, key=keys.get)
-
-
 class Running:
     def __init__(self, case, said_path):
         self.case, self.said_path = case, said_path
@@ -195,7 +182,7 @@ class Pool:
     def __init__(self, folder, jobs=None, deadline_s=None, skips=None):
         self.folder = folder
         # Most wait for processes of theirs for most of their time.
-        self.jobs = jobs or 5 * (os.cpu_count() or 1)
+        self.jobs = jobs or 3 * (os.cpu_count() or 1)
         self.begin = time.monotonic()
         self.deadline = self.begin + deadline_s if deadline_s else None
         self.deadline_s, self.skips = deadline_s, skips
@@ -211,7 +198,7 @@ class Pool:
 
     def run(self, cases):
         """Runs them; SIGTERM and the like end it early (ended_by_signals) as the deadline does."""
-        waiting = side_by_side(cases)
+        waiting = sorted(cases, key=lambda case: (case.alone, -case.limit_s))
         try:
             while (waiting or self.running) and not self.over:
                 while waiting and self.may_begin(waiting[0]):

@@ -8,7 +8,7 @@ the processor. What a failing test said follows its line. The last line counts; 
 
   --list          names, nothing else
   --keep          keeps the folder of a failing test
-  --jobs N        how many at once (default: five a core)
+  --jobs N        how many at once (default: three a core)
   --tier TIER     quick: of a test's cases a few; sanitized: what tests/sanitizers/e2e names; whole
                   (default)
 """
