@@ -405,7 +405,7 @@ static int open_plain(const struct sl_dataset *ds, const struct sl_row_options *
 static int open_type(const struct sl_dataset *ds, uint32_t t, char *path, size_t bytes,
                      struct sl_row_file *out)
 {
-    const struct sl_type_file *file = &ds->files->type[t];
+    const struct sl_typed_file *file = &ds->files->typed[t];
     const struct sl_vertex_type *type = &ds->typed.type[t];
     *out = (struct sl_row_file){.n_rows = type->n, .row_bytes = sl_type_row_bytes(type)};
     if (!file->npy.map)
@@ -420,7 +420,7 @@ static int open_type(const struct sl_dataset *ds, uint32_t t, char *path, size_t
 static int open_typed(const struct sl_dataset *ds, const struct sl_row_options *options,
                       struct sl_row_reader **out)
 {
-    enum { PATH_BYTES = sizeof ds->path + sizeof ds->files->type->name };
+    enum { PATH_BYTES = sizeof ds->path + sizeof ds->files->typed->name };
     const uint32_t n = ds->typed.n_types;
     struct sl_row_file *file = calloc(n, sizeof *file);
     char *paths = malloc((size_t)n * PATH_BYTES);
