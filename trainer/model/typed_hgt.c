@@ -15,10 +15,10 @@
  *
  * WHERE MATRICES OF RELATIONS ARE USED. Of a batch's hop the destinations are few and the sources
  * many, so a relation's matrices multiply rows of destinations: <q, k k_rel> = <q k_rel', k>, and
- * v_rel multiplies the sum over neighbours. Then keys and values are a row for each source, whatever
- * the relations that read it. A destination has a row for each run of edges to its type: the edges
- * of all runs become one list of these rows (join_rows), and what is done for edges is done once for
- * the whole layer.
+ * v_rel multiplies the sum over neighbours. Then keys and values are a row for each source,
+ * whatever the relations that read it. A destination has a row for each run of edges to its type:
+ * the edges of all runs become one list of these rows (join_rows), and what is done for edges is
+ * done once for the whole layer.
  *
  *   "wide" (n_dst, n_runs of the type, d_out) rows of runs, "narrow" (n_dst, d_out) of vertices
  *
@@ -255,7 +255,7 @@ static float score_scale(const struct sl_typed_layer *layer)
     return 1.0f / sqrtf((float)head_width(layer));
 }
 
-// fn(matrix's offset, p_rel's offset) for each matrix that a run uses.
+// For each relation (by its run i) and head h that the hop uses.
 #define EACH_MATRIX(layer, tape, i, h)                                                             \
     for (uint32_t i = 0; i < (tape)->n_runs; i++)                                                  \
         for (uint32_t h = 0; h < (layer)->options->heads; h++)
@@ -346,7 +346,7 @@ static int list_runs(const struct sl_layer_env *env, const struct sl_typed_layer
     return SL_OK;
 }
 
-// The edges of the runs to a type behind those of the types before; *edges counts them.
+// The edges of the runs to a type, behind those of the types before: args moves on.
 static int join_type(const struct sl_layer_env *env, const struct sl_typed_layer *layer,
                      const struct sl_typed_tape *tape, const struct own *own, uint32_t t,
                      struct sl_join_rows_args *args)
