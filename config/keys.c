@@ -300,8 +300,8 @@ const struct sl_key sl_keys[] = {
     {.path = "model.activation", .type = SL_KEY_WORD, AT(model.activation), FIXED,
      .words = activations, .fallback = "\"relu\"",
      OWN,
-     .doc = "Activation after each hidden layer (and its norm); with hgt only where features become "
-            "rows of the hidden width."},
+     .doc = "Activation after each hidden layer (and its norm); with hgt only where features "
+            "become rows of the hidden width."},
     {.path = "model.norm", .type = SL_KEY_WORD, AT(model.norm), FIXED,
      .words = norms, .fallback = "\"none\"",
      .beside_key = "model.kind", .beside_word = "gin", .beside_fallback = "\"batch\"",
@@ -323,7 +323,8 @@ const struct sl_key sl_keys[] = {
      .min = 1, .max = 256, .fallback = "8",
      .only_key = "model.kind", .only_word = SL_MODEL_WITH_HEADS,
      .doc = "Attention heads: side by side in hidden layers (model.hidden is a multiple), "
-            "averaged in the last layer (rgat, hgt: side by side). Only with " SL_MODEL_WITH_HEADS "."},
+            "averaged in the last layer (rgat, hgt: side by side). Only with "
+            SL_MODEL_WITH_HEADS "."},
     {.path = "model.attention_dropout", .type = SL_KEY_NUMBER, AT(model.attention_dropout), FIXED,
      .min = 0, .max = 1, .below_max = true, .fallback_note = "model.dropout",
      .only_key = "model.kind", .only_word = SL_MODEL_WITH_ATTENTION_DROPOUT,
@@ -357,8 +358,8 @@ const struct sl_key sl_keys[] = {
     {.path = "model.share_weights", .type = SL_KEY_BOOL, AT(model.share_weights),
      .fallback = "false", FIXED,
      .only_key = "model.kind", .only_word = "rgat",
-     .doc = "Whether a relation has one weight for both of its ends, as GATConv(in, out) has it and "
-            "GATConv((in, in), out) has not; they are of one width then. Only with rgat."},
+     .doc = "Whether a relation has one weight for both of its ends, as GATConv(in, out) has it "
+            "and GATConv((in, in), out) has not; they are of one width then. Only with rgat."},
     {.path = "model.bases", .type = SL_KEY_INTEGER, AT(model.bases), FIXED,
      .min = 0, .max = 4096, .fallback = "0",
      .only_key = "model.kind", .only_word = "rgcn",

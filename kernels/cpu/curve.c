@@ -14,7 +14,7 @@
 
 enum { GRAIN = 1 << 13 };
 
-SL_INLINE void magnitude(const sl_v16 *x, sl_v16 *out)
+SL_INLINE void size_lanes(const sl_v16 *x, sl_v16 *out)
 {
     *out = (sl_v16)((sl_v16_i32)*x & 0x7fffffff);
 }
@@ -25,7 +25,7 @@ SL_INLINE void sigmoid_lanes(const sl_v16 *x, sl_v16 *out)
     const sl_v16 zero = {0};
     sl_v16 low, high;
     sl_v16_i32 above = *x > zero;
-    magnitude(x, &low);
+    size_lanes(x, &low);
     low = -low;
     sl_v16_exp_negative(&low, &low);
     low /= 1.0f + low;
@@ -39,7 +39,7 @@ SL_INLINE void normal_lanes(const sl_v16 *x, sl_v16 *distribution, sl_v16 *bell)
     const sl_v16 zero = {0};
     sl_v16_i32 above = *x > zero;
     sl_v16 size, half = -0.5f * *x * *x, tail, rest;
-    magnitude(x, &size);
+    size_lanes(x, &size);
     const sl_v16 t = 1.0f / (1.0f + 0.3275911f * 0.70710678f * size);
     sl_v16_exp_negative(&half, bell);
     sl_v16 p = 1.061405429f * t - 1.453152027f;

@@ -15,10 +15,10 @@
  *
  * WHERE MATRICES OF RELATIONS ARE USED. Of a batch's hop the destinations are few and the sources
  * many, so a relation's matrices multiply rows of destinations: <q, k k_rel> = <q k_rel', k>, and
- * v_rel multiplies the sum over neighbours. Then keys and values are a row for each source, whatever
- * the relations that read it. A destination has a row for each run of edges to its type: the edges
- * of all runs become one list of these rows (join_rows), and what is done for edges is done once for
- * the whole layer.
+ * v_rel multiplies the sum over neighbours. Then keys and values are a row for each source,
+ * whatever the relations that read it. A destination has a row for each run of edges to its type:
+ * the edges of all runs become one list of these rows (join_rows), and what is done for edges is
+ * done once for the whole layer.
  *
  *   "wide" (n_dst, n_runs of the type, d_out) rows of runs, "narrow" (n_dst, d_out) of vertices
  *
@@ -108,7 +108,7 @@ static uint32_t count(const struct sl_typed_layer *layer)
     return p_rel(layer, layer->typed->n_relations);
 }
 
-static uint64_t at(const struct sl_typed_layer *layer, uint32_t tensor)
+static uint64_t place(const struct sl_typed_layer *layer, uint32_t tensor)
 {
     return layer->tensor[tensor].offset;
 }
@@ -204,20 +204,21 @@ static int project(const struct sl_layer_env *env, const struct sl_typed_layer *
     const uint64_t d = layer->d_out;
     const struct sl_layer as = square(layer);
     struct sl_layer_epilogue after = {
-        .offered = true, .bias = params + at(layer, kqv_lin(layer, t) + BIAS) + part * d};
+        .offered = true, .bias = params + place(layer, kqv_lin(layer, t) + BIAS) + part * d};
     return sl_layer_last_product(env, &as, tape->x[t], rows,
-                                 params + at(layer, kqv_lin(layer, t) + WEIGHT) + part * d * d, 0,
-                                 out, &after);
+                                 params + place(layer, kqv_lin(layer, t) + WEIGHT) + part * d * d,
+                                 0, out, &after);
 }
 
 static int project_backward(const struct sl_layer_env *env, const struct sl_typed_layer *layer,
                             const float *params, const struct sl_typed_tape *tape, uint32_t t,
                             enum part part, uint32_t rows, float *dout, float *gradient, float **dx)
 {
-    const uint64_t d = layer->d_out, weight = at(layer, kqv_lin(layer, t) + WEIGHT) + part * d * d;
+    const uint64_t d = layer->d_out,
+                   weight = place(layer, kqv_lin(layer, t) + WEIGHT) + part * d * d;
     const struct sl_layer as = square(layer);
     const struct sl_bias_act_gradient before = {
-        .dbias = gradient + at(layer, kqv_lin(layer, t) + BIAS) + part * d};
+        .dbias = gradient + place(layer, kqv_lin(layer, t) + BIAS) + part * d};
     const struct sl_layer_gradient of[2] = {{tape->x[t], gradient + weight, layer->d_out, false}};
     SL_TRY(sl_layer_product_gradients(env, &as, &before, dout, of, rows));
     return dx ? sl_layer_product_backward(env, &as, dout, rows, params + weight, 1, dx[t]) : SL_OK;
@@ -255,7 +256,7 @@ static float score_scale(const struct sl_typed_layer *layer)
     return 1.0f / sqrtf((float)head_width(layer));
 }
 
-// fn(matrix's offset, p_rel's offset) for each matrix that a run uses.
+// For each relation (by its run i) and head h that the hop uses.
 #define EACH_MATRIX(layer, tape, i, h)                                                             \
     for (uint32_t i = 0; i < (tape)->n_runs; i++)                                                  \
         for (uint32_t h = 0; h < (layer)->options->heads; h++)
@@ -276,10 +277,10 @@ static int scale_keys(const struct sl_layer_env *env, const struct sl_typed_laye
     EACH_MATRIX(layer, tape, i, h)
     {
         const uint32_t r = tape->run[i].relation;
-        SL_TRY(env->kernels->add_scaled(matrix(layer), 0, params + at(layer, p_rel(layer, r)) + h,
-                                        params + at(layer, rel(layer, REL_KEY)) +
-                                            matrix_at(layer, r, h),
-                                        own->key_matrix + matrix_at(layer, r, h)));
+        SL_TRY(env->kernels->add_scaled(
+            matrix(layer), 0, params + place(layer, p_rel(layer, r)) + h,
+            params + place(layer, rel(layer, REL_KEY)) + matrix_at(layer, r, h),
+            own->key_matrix + matrix_at(layer, r, h)));
     }
     return SL_OK;
 }
@@ -289,11 +290,11 @@ static int scale_keys_backward(const struct sl_layer_env *env, const struct sl_t
                                const float *params, const struct sl_typed_tape *tape,
                                const float *dmatrix, float *gradient)
 {
-    const uint64_t key = at(layer, rel(layer, REL_KEY));
+    const uint64_t key = place(layer, rel(layer, REL_KEY));
     EACH_MATRIX(layer, tape, i, h)
     {
         const uint32_t r = tape->run[i].relation;
-        const uint64_t m = matrix_at(layer, r, h), p = at(layer, p_rel(layer, r)) + h;
+        const uint64_t m = matrix_at(layer, r, h), p = place(layer, p_rel(layer, r)) + h;
         SL_TRY(env->kernels->add_scaled(matrix(layer), 0, params + p, dmatrix + m,
                                         gradient + key + m));
         SL_TRY(env->kernels->add_dot(matrix(layer), dmatrix + m, params + key + m, gradient + p,
@@ -346,7 +347,7 @@ static int list_runs(const struct sl_layer_env *env, const struct sl_typed_layer
     return SL_OK;
 }
 
-// The edges of the runs to a type behind those of the types before; *edges counts them.
+// The edges of the runs to a type, behind those of the types before: args moves on.
 static int join_type(const struct sl_layer_env *env, const struct sl_typed_layer *layer,
                      const struct sl_typed_tape *tape, const struct own *own, uint32_t t,
                      struct sl_join_rows_args *args)
@@ -474,7 +475,7 @@ static int close_type(const struct sl_layer_env *env, const struct sl_typed_laye
     struct target *to = &own->target[t];
     const struct sl_layer as = square(layer);
     struct sl_layer_epilogue after = {.offered = true,
-                                      .bias = params + at(layer, out_lin(layer, t) + BIAS)};
+                                      .bias = params + place(layer, out_lin(layer, t) + BIAS)};
     const float *slots[] = {tape->x[t]};
     to->sum = sl_layer_floats(env, n);
     to->gelu = sl_layer_floats(env, n);
@@ -485,11 +486,11 @@ static int close_type(const struct sl_layer_env *env, const struct sl_typed_laye
     if (to->n_runs == 0)
         SL_TRY(env->device->fill(to->sum, 0, n * sizeof *to->sum));
     SL_TRY(by_head(env, layer, own, to, rows, NARROW, 1, to->sum, own->sum + to->first_row * d,
-                   (float *)params + at(layer, rel(layer, REL_VALUE))));
+                   (float *)params + place(layer, rel(layer, REL_VALUE))));
     SL_TRY(env->kernels->curve(SL_CURVE_GELU, n, to->sum, to->gelu));
     SL_TRY(sl_layer_last_product(env, &as, to->gelu, rows,
-                                 params + at(layer, out_lin(layer, t) + WEIGHT), 0, to->difference,
-                                 &after));
+                                 params + place(layer, out_lin(layer, t) + WEIGHT), 0,
+                                 to->difference, &after));
     SL_TRY(env->kernels->add_scaled(n, -1, own->zero, tape->x[t], to->difference));
     SL_TRY(env->kernels->reduce(slots, 1, n, 1, tape->y[t]));
     return env->kernels->add_scaled(n, 0, own->gate + t, to->difference, tape->y[t]);
@@ -506,8 +507,8 @@ static int forward(const struct sl_layer_env *env, const struct sl_typed_layer *
     if (!own->gate || !own->zero)
         return SL_ENOMEM;
     SL_TRY(env->device->fill(own->zero, 0, sizeof *own->zero));
-    SL_TRY(env->kernels->curve(SL_CURVE_SIGMOID, n_types(layer), params + at(layer, skip(layer, 0)),
-                               own->gate));
+    SL_TRY(env->kernels->curve(SL_CURVE_SIGMOID, n_types(layer),
+                               params + place(layer, skip(layer, 0)), own->gate));
     SL_TRY(list_runs(env, layer, tape, own));
     if (own->wide.n_edges > 0) {
         SL_TRY(join(env, layer, tape, own));
@@ -533,10 +534,10 @@ static int open_type(const struct sl_layer_env *env, const struct sl_typed_layer
     const struct target *to = &own->target[t];
     const uint32_t rows = tape->n_dst[t];
     const uint64_t n = (uint64_t)rows * layer->d_out,
-                   weight = at(layer, out_lin(layer, t) + WEIGHT);
+                   weight = place(layer, out_lin(layer, t) + WEIGHT);
     const struct sl_layer as = square(layer);
-    const struct sl_bias_act_gradient before = {.dbias =
-                                                    gradient + at(layer, out_lin(layer, t) + BIAS)};
+    const struct sl_bias_act_gradient before = {.dbias = gradient +
+                                                         place(layer, out_lin(layer, t) + BIAS)};
     const struct sl_layer_gradient of[2] = {{to->gelu, gradient + weight, layer->d_out, false}};
     float *da = sl_layer_floats(env, n);
     *dsum = sl_layer_floats(env, n);
@@ -646,7 +647,7 @@ static int backward(const struct sl_layer_env *env, const struct sl_typed_layer 
 {
     const struct own *own = tape->own;
     const struct sl_layer as = square(layer);
-    const uint64_t d = layer->d_out, skips = at(layer, skip(layer, 0));
+    const uint64_t d = layer->d_out, skips = place(layer, skip(layer, 0));
     float *wide = sl_layer_floats(env, own->n_rows * d);
     float *dgate = sl_layer_floats(env, n_types(layer));
     if (!wide || !dgate)
@@ -662,10 +663,11 @@ static int backward(const struct sl_layer_env *env, const struct sl_typed_layer 
         SL_TRY(sl_layer_apply_before(env, &as, &tape->before[t], dy[t], tape->n_dst[t]));
         SL_TRY(open_type(env, layer, params, tape, t, dy[t], gradient, dgate + t, dx, &dsum));
         SL_TRY(by_head(env, layer, own, to, tape->n_dst[t], GRADIENT, 1, dsum,
-                       own->sum + to->first_row * d, gradient + at(layer, rel(layer, REL_VALUE))));
+                       own->sum + to->first_row * d,
+                       gradient + place(layer, rel(layer, REL_VALUE))));
         SL_TRY(by_head(env, layer, own, to, tape->n_dst[t], WIDEN, 1, dsum,
                        wide + to->first_row * d,
-                       (float *)params + at(layer, rel(layer, REL_VALUE))));
+                       (float *)params + place(layer, rel(layer, REL_VALUE))));
     }
     SL_TRY(env->kernels->curve_backward(SL_CURVE_SIGMOID, n_types(layer), params + skips, dgate));
     SL_TRY(env->kernels->add_scaled(n_types(layer), 1, own->zero, dgate, gradient + skips));

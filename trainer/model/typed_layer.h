@@ -64,7 +64,7 @@ struct sl_typed_kind {
     const char *name;
     // Tensors of each relation, one relation after the other; 0: they are the layer's.
     uint32_t per_relation;
-    // Which of a relation's is the bias (d_out) that is added last; of a layer's it is the last one.
+    // Which of a relation's is the bias (d_out) that is added last; a layer's is its last one.
     // SL_LAYER_NO_BIAS: none.
     uint32_t bias;
     bool one_width;   // a linear layer for each type makes rows of d_out numbers of features first
