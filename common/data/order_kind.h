@@ -73,8 +73,8 @@ extern const struct sl_order_kind sl_order_kinds[SL_ORDER_COUNT]; // by enum sl_
 extern const char *const sl_order_words[SL_ORDER_COUNT + 1];      // the same, then NULL
 extern const char sl_order_doc[];                                 // what each is
 
-// Vertices of an epoch, of n that are walked through in so many epochs. All epochs have as many: the
-// last one of a pass has a few of those of its first one again, where that takes some.
+// Vertices of an epoch, of n that are walked through in so many epochs. All epochs have as many:
+// the last one of a pass has a few of those of its first one again, where that takes some.
 static inline uint64_t sl_order_items(uint64_t n, uint32_t epochs_per_pass)
 {
     return epochs_per_pass > 1 ? sl_div_up(n, (uint64_t)epochs_per_pass) : n;

@@ -1,6 +1,6 @@
 /*
  * typed_pieces.h - one layer of a model of a graph of several types over vertices of one type,
- * piece by piece: what predictions (typed_graph.h) and a job's evaluations (evaluate.h) are made of.
+ * piece by piece: what predictions (typed_graph.h) and evaluations (evaluate.h) are made of.
  *
  * A piece is a mini-batch of one hop with all neighbours (vicinity.h) of at most
  * SL_INFER_PIECE_ROWS vertices, and of as many edges as piece.h says: memory does not grow with the
