@@ -39,11 +39,13 @@ def near(found, wanted):
         assert abs(one["loss"] - other["loss"]) <= 1e-3 * other["loss"], (one, other)
 
 
-def compare(box, devices, env=None, **changes):
-    result, wanted = box.run(typed_job(box, [CPU] * len(devices), output="runs/cores", **changes), name="cores")
+def compare(box, devices, env=None, there=None, **changes):
+    """The report of the job with GPUs; `there`: changes of that one alone."""
+    cores = typed_job(box, [CPU] * len(devices), output="runs/cores", **changes)
+    result, wanted = box.run(cores, name="cores")
     result.ok()
-    result, found = run(box, typed_job(box, devices, **changes), SLUICE_SIMT_DEVICES="4",
-                        **(env or {}))
+    job = typed_job(box, devices, **changes, **(there or {}))
+    result, found = run(box, job, SLUICE_SIMT_DEVICES="4", **(env or {}))
     result.ok()
     near(found, wanted)
     return found
@@ -78,13 +80,25 @@ BY_RELATION = {
     ("weighted", [gpu(0), gpu(1)],
      {"sampler": {"kind": "weighted", "fanout": [4, 3], "batch_size": 60}}),
     ("by-relation", [gpu(0), gpu(1)], {"sampler": BY_RELATION}),
-    # The edges lie on both samplers' GPUs.
-    ("shares", [gpu(0), gpu(1), gpu(2), gpu(3)],
-     {"allocation": {"samplers": 2, "trainers": 2, "switching": False},
-      "updates": {"mode": "ordered", "batches_per_update": 2}}),
 )
 def test_more_jobs_with_gpus(box, name, devices, changes):
     compare(box, devices, **changes)
+
+
+@whole
+def test_the_edges_lie_on_two_gpus(box):
+    """Each of which has room for some of them, and reads the other's."""
+    few = [gpu(d, memory="1300KiB") for d in range(2)]
+    found = compare(
+        box,
+        [*few, CPU, CPU],
+        dataset=papers(box),
+        allocation={"samplers": 2, "trainers": 2, "switching": False},
+        updates={"mode": "ordered", "batches_per_update": 2},
+        there={"store": {"prefer": "features", "placement": "one_copy"}},
+    )["store"]
+    ways = {(link["reader"], link["from"]) for link in found["links"]}
+    assert found["graph_parts"] > 0 and {(0, "1"), (1, "0"), (0, "memory")} <= ways, found
 
 
 def test_a_plan_says_how_rows_get_to_gpus(box):
