@@ -2,9 +2,9 @@
  * type_counts.h - of a graph of several types (common/data/typed.h): the edges that samplers have
  * drawn of each relation, and the rows of each type that trainers have gathered.
  *
- * Each seat has counters of its own, added to once a batch; who reads takes the sum over seats. They
- * are the seat's: whoever sits down next goes on with them. What is drawn or gathered again, after a
- * death or an eviction, counts again. An arena whose spec has no types counts nothing.
+ * Each seat has counters of its own, added to once a batch; who reads takes the sum over seats.
+ * They are the seat's: whoever sits down next goes on with them. What is drawn or gathered again,
+ * after a death or an eviction, counts again. An arena whose spec has no types counts nothing.
  */
 #ifndef SL_ARENA_TYPE_COUNTS_H
 #define SL_ARENA_TYPE_COUNTS_H

@@ -240,7 +240,7 @@
     X(, WHOLE, row_bytes, SL_JSON) \
     X(, WHOLE, asks, SL_JSON) X(, REAL, ask_seconds, SL_JSON) /* messages; until their rows came */
 
-// Of a graph of several types what was gathered of one, and drawn of a relation. In the report, too.
+// Of a graph of several types what was gathered of one and drawn of a relation. In the report, too.
 #define SL_STATS_TYPE_COUNTS(X) \
     X(, WHOLE, input_nodes, \
       SL_TOTAL(1, type_input_nodes_total, "Rows of a type that trainers gathered.")) \

@@ -51,15 +51,15 @@ TEST(what_was_read_over_which_way_is_counted)
 // A block whose runs have 3 edges of relation 1 next to the seeds, and 5 more behind them.
 static void count_block(uint32_t seat)
 {
-    struct {
+    struct parts {
         struct sl_block block;
         struct sl_block_typed typed;
         struct sl_block_run run[2];
     } b = {.run = {{.relation = 1, .n_edges = 3}, {.hop = 1, .relation = 1, .n_edges = 5}}};
     b.block.flags = SL_BLOCK_TYPED;
-    b.block.typed_offset = (uint64_t)((char *)&b.typed - (char *)&b);
+    b.block.typed_offset = offsetof(struct parts, typed);
     b.typed.n_runs = 2;
-    b.typed.runs_offset = (uint64_t)((char *)b.run - (char *)&b);
+    b.typed.runs_offset = offsetof(struct parts, run);
     sl_type_counts_add_edges(&job.arena, seat, &b.block);
 }
 
