@@ -76,8 +76,10 @@ struct store {
     enum sl_features features;
     enum sl_cache_policy policy;
     const char *why;                // "auto" became that policy, or NULL
+    struct sl_row_widths widths;    // of all rows
     struct sl_row_cache_shape rows; // no slots: there is none
     double inputs, hit_rate;        // of a mini-batch, as sampling is expected to be; 0: not known
+    double input_bytes, blocks;     // likewise; of 4 KiB that are read for what the cache lacks
     double reads_per_s;             // of blocks, by the drive; 0: not measured
     double drive_seconds;           // that it takes for a mini-batch's other rows
     enum sl_store_way way;          // how GPUs get what no cache has
@@ -89,6 +91,43 @@ static int goes_on(void *ctx, uint64_t n)
 {
     (void)ctx;
     (void)n;
+    return SL_OK;
+}
+
+// Adds n vertices from the first on, whose rows are of one width: they have their share of its
+// slots.
+static int forecast_rows(const uint32_t *visits, const struct sl_vertex_type *type,
+                         uint64_t row_bytes, uint64_t n_batches, struct store *out)
+{
+    double inputs, rate;
+    uint32_t w = 0;
+    while (w < out->rows.n_widths && out->rows.width[w].row_bytes != row_bytes)
+        w++;
+    if (w == out->rows.n_widths)
+        return SL_OK;
+    const double share = (double)type->n / (double)SL_MAX(out->widths.of[w].n_rows, (uint64_t)1);
+    const uint64_t slots = (uint64_t)((double)out->rows.width[w].n_slots * share);
+    SL_TRY(sl_visits_forecast(visits + type->first, type->n, n_batches, slots, &inputs, &rate));
+    out->hit_rate += inputs * rate; // hits, until the share of all is known
+    out->inputs += inputs;
+    out->input_bytes += inputs * (double)row_bytes;
+    out->blocks += inputs * (1 - rate) * sl_row_blocks(row_bytes);
+    return SL_OK;
+}
+
+// Of each type, a plain graph's vertices being of one.
+static int forecast_types(const struct sl_dataset *ds, const uint32_t *visits, uint64_t n_batches,
+                          struct store *out)
+{
+    const struct sl_vertex_type all = {.n = ds->n_nodes};
+    const uint32_t n = ds->typed.n_types;
+    if (n == 0)
+        SL_TRY(forecast_rows(visits, &all, ds->feat_dim * sl_dtype_bytes(ds->feat_dtype), n_batches,
+                             out));
+    for (uint32_t t = 0; t < n; t++)
+        SL_TRY(forecast_rows(visits, &ds->typed.type[t], sl_type_row_bytes(&ds->typed.type[t]),
+                             n_batches, out));
+    out->hit_rate = out->inputs > 0 ? out->hit_rate / out->inputs : 0;
     return SL_OK;
 }
 
@@ -104,9 +143,7 @@ static int forecast(const struct sl_config *c, const struct sl_dataset *ds, stru
         return sl_fail(SL_ENOMEM, "no memory for the expected visits of the vertices");
     int rc = sl_visits_expect(ds, &sampling, &watch, visits);
     if (rc == SL_OK)
-        rc = sl_visits_forecast(visits, ds->n_nodes,
-                                sl_phases_batches(c, ds->split[SL_SPLIT_TRAIN].n),
-                                out->rows.n_slots, &out->inputs, &out->hit_rate);
+        rc = forecast_types(ds, visits, sl_phases_batches(c, ds->split[SL_SPLIT_TRAIN].n), out);
     free(visits);
     return rc;
 }
@@ -119,10 +156,8 @@ static int measure_drive(const struct sl_dataset *ds, struct store *out)
     SL_TRY(sl_row_reader_open(ds, &options, &reader));
     out->reads_per_s = sl_row_reader_profile(reader).reads_per_s;
     sl_row_reader_close(reader);
-    // A row begins anywhere in a block.
-    const double blocks = 1 + ((double)out->rows.row_bytes - 1) / SL_ROW_BLOCK_BYTES;
     if (out->reads_per_s > 0)
-        out->drive_seconds = out->inputs * (1 - out->hit_rate) * blocks / out->reads_per_s;
+        out->drive_seconds = out->blocks / out->reads_per_s;
     return SL_OK;
 }
 
@@ -181,8 +216,8 @@ static int find_store(const struct sl_job_check *r, struct store *out)
                           .way = find_way(&c, ds, available),
                           .config = c};
     SL_TRY(sl_store_view_find(&out->config, ds, available, foreseen ? &found : NULL, out->view));
-    SL_TRY(sl_capacity_rows(&c, ds->n_nodes, ds->feat_dim * sl_dtype_bytes(ds->feat_dtype),
-                            available, &out->rows));
+    sl_row_widths_find(&c, ds, &out->widths);
+    SL_TRY(sl_capacity_rows(&c, ds->n_nodes, &out->widths, available, &out->rows));
     if (!sl_features_kinds[c.store.features].drive)
         out->rows = (struct sl_row_cache_shape){0}; // its cache is for rows of other nodes
     if (!out->rows.n_slots)
@@ -197,19 +232,52 @@ struct plan {
     struct sl_nodes_plan nodes;
 };
 
+// Of a graph with types.
+static void print_widths(const struct store *s)
+{
+    char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES], c[SL_UNITS_BYTES], d[SL_UNITS_BYTES];
+    for (uint32_t w = 0; s->rows.n_widths > 1 && w < s->rows.n_widths; w++) {
+        const struct sl_row_need *need = &s->widths.of[w];
+        printf("\n  of %s bytes: %s of %s rows; a mini-batch wants about %s",
+               sl_units_grouped(a, need->row_bytes), sl_units_grouped(b, s->rows.width[w].n_slots),
+               sl_units_grouped(c, need->n_rows),
+               sl_units_grouped(d, (uint64_t)(need->wanted + 0.5)));
+    }
+}
+
+static void add_widths(const struct store *s, cJSON *to)
+{
+    if (s->rows.n_widths <= 1)
+        return;
+    cJSON *list = cJSON_AddArrayToObject(to, "widths");
+    for (uint32_t w = 0; w < s->rows.n_widths; w++) {
+        const struct sl_row_need *need = &s->widths.of[w];
+        cJSON *one = cJSON_CreateObject();
+        cJSON_AddNumberToObject(one, "row_bytes", (double)need->row_bytes);
+        cJSON_AddNumberToObject(one, "rows", (double)need->n_rows);
+        cJSON_AddNumberToObject(one, "cache_rows", (double)s->rows.width[w].n_slots);
+        cJSON_AddNumberToObject(one, "wanted", need->wanted);
+        cJSON_AddItemToArray(list, one);
+    }
+}
+
 static void print_rows(const struct store *s, uint64_t n_batches)
 {
     char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES], c[SL_UNITS_BYTES];
+    uint64_t n_rows = 0;
+    for (uint32_t w = 0; w < s->rows.n_widths; w++)
+        n_rows += s->widths.of[w].n_rows;
     if (!s->rows.n_slots)
         return;
     printf("cache       %s for %s of these rows, %.3g %%, in the memory of the machine",
            sl_units_bytes(a, sl_row_cache_bytes(&s->rows)), sl_units_grouped(b, s->rows.n_slots),
-           100.0 * (double)s->rows.n_slots / (double)s->rows.n_rows);
+           100.0 * (double)s->rows.n_slots / (double)n_rows);
+    print_widths(s);
     if (s->inputs > 0)
         printf("\n  a mini-batch has at most about %s input nodes (%s), of which the hottest rows "
                "there are about %.0f %%",
-               sl_units_grouped(a, (uint64_t)s->inputs),
-               sl_units_bytes(c, s->inputs * (double)s->rows.row_bytes), 100 * s->hit_rate);
+               sl_units_grouped(a, (uint64_t)s->inputs), sl_units_bytes(c, s->input_bytes),
+               100 * s->hit_rate);
     printf("\n");
     if (s->reads_per_s > 0)
         printf("drive       %s blocks of 4 KiB a second, measured now",
@@ -454,6 +522,7 @@ static int print_plan_json(const struct sl_job_check *r, const struct plan *p)
     }
     cJSON_AddNumberToObject(store, "cache_rows", (double)s->rows.n_slots);
     cJSON_AddNumberToObject(store, "cache_bytes", (double)sl_row_cache_bytes(&s->rows));
+    add_widths(s, store);
     cJSON_AddNumberToObject(store, "reads_per_second", s->reads_per_s);
     cJSON_AddNumberToObject(store, "drive_seconds", s->drive_seconds);
     cJSON_AddNumberToObject(store, "input_nodes", s->inputs);

@@ -137,7 +137,6 @@ static struct sl_capacity_need need_of(const struct making *m, const struct sl_d
         .n_nodes = ds->n_nodes,
         .n_train = ds->split[SL_SPLIT_TRAIN].n,
         .n_params = m->spec->params->n,
-        .row_bytes = row_bytes_of(ds),
         .n_elsewhere = ds->n_nodes - sl_dataset_rows(ds),
         .n_shards = ds->shard.count,
         .infer_width = m->spec->params->infer_width,
@@ -156,7 +155,8 @@ static int plan_arena(struct making *m, uint32_t node, struct sl_arena_header *o
     struct sl_arena_spec arena;
     uint64_t acts;
     sl_capacity_settle_store(&c, ds, m->spec->available_bytes);
-    const struct sl_capacity_need need = need_of(m, ds);
+    struct sl_capacity_need need = need_of(m, ds);
+    sl_row_widths_find(&c, ds, &need.widths);
     SL_TRY(sl_capacity_plan(&c, &need, m->spec->available_bytes, &arena, &acts));
     arena.nodes = (struct sl_nodes_spec){
         .n = m->spec->n_nodes, .rank = node, .whole_gradients = c.optimizer.clip_norm > 0};

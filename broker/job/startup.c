@@ -590,7 +590,6 @@ static int make_arena(struct sl_job *job)
         .n_nodes = job->dataset.n_nodes,
         .n_train = job->dataset.split[SL_SPLIT_TRAIN].n,
         .n_params = job->params.n,
-        .row_bytes = job->split.need.row_bytes,
         .n_elsewhere = job->dataset.n_nodes - sl_dataset_rows(&job->dataset),
         .n_shards = job->dataset.shard.count,
         .infer_width = job->params.infer_width,
@@ -603,6 +602,7 @@ static int make_arena(struct sl_job *job)
                      ? job->config.allocation.trainers
                      : 0,
     };
+    sl_row_widths_find(&job->config, &job->dataset, &job->capacity.widths);
     struct sl_arena_spec spec;
     // A device that cannot hold a mini-batch is known before anything is made for it.
     SL_TRY(sl_split_check_budgets(&job->split, job->split.roles));

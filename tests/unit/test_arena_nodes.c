@@ -219,7 +219,8 @@ TEST(as_many_own_batches_as_are_allowed_are_fetched_ahead)
 {
     struct sl_arena_spec spec = spec_of(2, 0);
     struct sl_lease l;
-    spec.rows = (struct sl_row_cache_shape){.n_slots = 8, .n_rows = 8, .row_bytes = 4};
+    spec.rows =
+        (struct sl_row_cache_shape){.n_slots = 8, .n_rows = 8, .n_widths = 1, .width[0] = {4, 8}};
     spec.fetch_ahead = 3;
     create_arena(&spec);
     open_train(CELLS, 0, 0); // own: 0 2 4, 5 7 9, 10

@@ -461,19 +461,13 @@ static int note(struct job *j)
                          &j->to->matchable);
 }
 
-// Rows of several widths are gathered by the processor, from files that are mapped.
+// Rows of several widths are gathered by the processor.
 static int check_typed(const struct sl_gather *g, const struct sl_block *block)
 {
-    const bool gpu = !g->compute.device->is_host, reads = g->source.reader;
-    if (!is_typed(block) || !(gpu || reads || block->flags & SL_BLOCK_HAS_RANKS))
+    if (!is_typed(block) || g->compute.device->is_host)
         return SL_OK;
-    return sl_fail(SL_EUNSUPPORTED, "features of a graph with types: found %s, wanted %s",
-                   gpu     ? "a GPU"
-                   : reads ? "a drive or other nodes to read them from"
-                           : "a cache",
-                   gpu     ? "devices of kind \"cpu\""
-                   : reads ? "store.features \"memory\""
-                           : "cache.policy \"none\"");
+    return sl_fail(SL_EUNSUPPORTED, "features of a graph with types: found a GPU, wanted devices "
+                                    "of kind \"cpu\"");
 }
 
 // Words of a row as it is moved.

@@ -54,8 +54,7 @@
  * (sl_model_take_half): a row is half as long then, and is moved as if it were one of f32 of half
  * the width.
  *
- * The rows of a typed block, whose widths differ, come from files that are mapped, to CPU cores,
- * and without a cache (rows.h).
+ * The rows of a typed block, whose widths differ, are gathered type by type, to CPU cores (rows.h).
  *
  * Buffers and lists grow to the largest batch met; nothing is allocated after that.
  */

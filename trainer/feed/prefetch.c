@@ -343,7 +343,8 @@ int sl_prefetch_start(struct sl_prefetch *x, const struct sl_prefetch_spec *spec
     sl_near_blocks_init(&x->near, spec->arena, spec->device, spec->compute.device, spec->on_gpu);
     x->cache.source.reader = spec->gather->source.reader;
     x->cache.source.shared = spec->gather->source.shared;
-    const struct sl_fetch_spec fetches = {spec->arena, spec->worker, spec->fetches, &x->pulse};
+    const struct sl_fetch_spec fetches = {spec->arena, spec->worker, spec->dataset, spec->fetches,
+                                          &x->pulse};
     SL_TRY(sl_fetch_start(&x->fetch, &fetches));
     pthread_mutex_init(&x->lock, NULL);
     int err = sl_thread_start(&x->thread, run, x);
