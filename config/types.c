@@ -25,10 +25,6 @@ static const struct rule {
     {"sampler.disjoint", "false", "take it out"},
     {"sampler.time", "none", "take it out"},
     {"order.kind", "shuffled or listed", "take \"shuffled\""},
-    {"store.features", "auto or memory",
-     "take it out: features by type are read where they are mapped"},
-    {"cache.policy", "auto or none",
-     "take it out: features by type are read where they are mapped"},
     {"updates.exchange", "board", "take it out: cores alone train it"},
 };
 
@@ -55,6 +51,15 @@ static int check_rule(const struct rule *rule, const struct sl_config *c,
                    "%s: found \"%s\" with data set '%s', whose graph has several types, wanted %s: "
                    "%s",
                    rule->key, found, ds->path, rule->words, rule->advice);
+}
+
+// What is mapped has no cache; what is read has the machine's.
+static int check_cache(const struct sl_config *c, const struct sl_dataset *ds)
+{
+    static const struct rule mapped = {
+        "cache.policy", "auto or none",
+        "take it out, or set store.features to \"storage\": mapped features by type have no cache"};
+    return sl_features_kinds[c->store.features].drive ? SL_OK : check_rule(&mapped, c, ds);
 }
 
 // "rsage", "rgat" or "external"
@@ -120,6 +125,8 @@ int sl_config_check_types(const struct sl_config *c, const struct sl_dataset *ds
     if (ds->typed.n_types > 0)
         for (size_t i = 0; i < SL_COUNT_OF(rules); i++)
             SL_TRY(check_rule(&rules[i], c, ds));
+    if (ds->typed.n_types > 0)
+        SL_TRY(check_cache(c, ds));
     SL_TRY(check_model(c, ds));
     return ds->typed.n_types > 0 ? check_machine(c, ds) : check_plain(c, ds);
 }

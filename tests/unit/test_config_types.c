@@ -140,7 +140,6 @@ static const struct {
     {"}, \"task\": {\"kind\": \"link\"}", "task.kind: found \"link\"", "wanted node"},
     {"}, \"order\": {\"kind\": \"proximity\"}", "order.kind: found \"proximity\"", "shuffled"},
     {"}, \"order\": {\"kind\": \"parts\"}", "order.kind: found \"parts\"", "shuffled"},
-    {"}, \"store\": {\"features\": \"storage\"}", "store.features: found \"storage\"", "memory"},
     {"}, \"cache\": {\"policy\": \"degree\"}", "cache.policy: found \"degree\"", "auto or none"},
     {"}, \"nodes\": 2", "nodes: found 2", "set it to 1"},
     {"}, \"devices\": [{\"kind\": \"cpu\", \"cores\": 0}, {\"kind\": \"cuda\", \"index\": 0}]",
@@ -160,6 +159,10 @@ TEST(what_typed_graphs_lack_is_refused_with_its_key)
         message_has("whose graph has several types");
     }
     must_parse("[3, 2]", "}");
+    ck_assert_int_eq(sl_config_check_types(&config, &typed), SL_OK);
+    // Following the advice.
+    must_parse("[3, 2]", "}, \"cache\": {\"policy\": \"degree\"}, "
+                         "\"store\": {\"features\": \"storage\"}");
     ck_assert_int_eq(sl_config_check_types(&config, &typed), SL_OK);
 }
 
