@@ -35,7 +35,7 @@ static double draws_of(const struct sl_config *c, const struct sl_typed *typed, 
 static void draw_hop(const struct sl_config *c, const struct sl_typed *typed, uint32_t hop,
                      struct batch *b)
 {
-    double before[SL_TYPES_MAX];
+    double before[SL_TYPES_MAX] = {0};
     for (uint32_t t = 0; t < typed->n_types; t++)
         before[t] = different(b->known[t], typed->type[t].n);
     for (uint32_t r = 0; r < typed->n_relations; r++) {
@@ -50,7 +50,6 @@ static void draw_hop(const struct sl_config *c, const struct sl_typed *typed, ui
 
 static void find_wanted(const struct sl_config *c, const struct sl_typed *typed, struct batch *b)
 {
-    *b = (struct batch){0};
     b->known[0] = b->drawn[0] = (double)SL_MIN(typed->type[0].n, c->sampler.batch_size);
     for (uint32_t hop = 0; hop < c->sampler.n_fanout; hop++)
         draw_hop(c, typed, hop, b);
@@ -76,7 +75,7 @@ void sl_row_widths_find(const struct sl_config *config, const struct sl_dataset 
                         struct sl_row_widths *out)
 {
     const struct sl_typed *typed = &ds->typed;
-    struct batch b;
+    struct batch b = {0};
     *out = (struct sl_row_widths){0};
     if (typed->n_types == 0)
         add(out, ds->feat_dim * sl_dtype_bytes(ds->feat_dtype), ds->n_nodes, 1);
