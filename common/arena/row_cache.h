@@ -19,8 +19,8 @@
  * wanted by no batch that is not done, up to `window` behind the one that is fetched, of rows that
  * are not hot if there is one; else the one that is wanted last, if that is later than this batch.
  * So batches cannot push out one another's rows in turns for ever: who finds no slot reads its row
- * beside the cache. Hot rows (a prefix of the hotness order, visit_counts.h) are what is worth keeping beyond
- * the window.
+ * beside the cache. Hot rows (a prefix of the hotness order, visit_counts.h) are what is worth
+ * keeping beyond the window.
  *
  * WHY NO ROW IS EVER TORN. A slot's word says which row it holds and how often it was filled:
  *
