@@ -51,7 +51,7 @@ uint64_t sl_drawer_bytes(const struct sl_drawer *d)
         return sl_device_drawer_bytes(&d->device);
     uint64_t bytes = d->forest.bytes + d->subgraph.bytes + (d->map ? sl_idmap_bytes(d->map) : 0);
     bytes += sl_typed_drawer_bytes(&d->typed) + sl_timed_rows_bytes(&d->timed);
-    bytes += d->exclusion.scratch_bytes + d->exclusion.capacity * sizeof *d->exclusion.place;
+    bytes += sl_exclusion_bytes(&d->exclusion);
     for (int i = 0; i < SL_SCRATCH_ARRAYS; i++)
         bytes += d->scratch[i].bytes;
     return bytes;
@@ -111,7 +111,7 @@ static bool is_typed(const struct sl_drawer *d)
 
 static int check_job(const struct sl_drawer *d, const struct sl_draw_job *job)
 {
-    const uint64_t n_nodes = sl_dataset_labelled(&d->topology->dataset);
+    const uint64_t n_nodes = d->topology->dataset.n_nodes;
     for (uint32_t i = 0; i < job->n_seeds; i++)
         if (job->seeds[i] >= n_nodes)
             return sl_fail(SL_EPROTO,
@@ -122,15 +122,17 @@ static int check_job(const struct sl_drawer *d, const struct sl_draw_job *job)
     if (job->plan->time && (!job->plan->disjoint || !d->topology->dataset.edge_time))
         return sl_fail(SL_EPROTO, "sampling: by time, wanted disjoint trees, and a data set that "
                                   "was opened with its times");
+    if (is_typed(d) && job->targets && d->topology->dataset.typed.linked == SL_NO_RELATION)
+        return sl_fail(SL_EPROTO, "sampling: edges to leave out of a graph with several types, of "
+                                  "no relation: wanted a job of links");
     if (d->device.residence && (is_typed(d) || sl_draw_plan_on_cores(job->plan)))
         return sl_fail(SL_EUNSUPPORTED,
                        "sampling: a subgraph, disjoint trees, pairs or several types on a device: "
                        "wanted a drawer of the processor");
-    if (job->targets && (d->device.residence || job->plan->disjoint || is_typed(d)))
+    if (job->targets && (d->device.residence || job->plan->disjoint))
         return sl_fail(SL_EUNSUPPORTED,
-                       "sampling: edges to leave out of disjoint trees, of a graph with several "
-                       "types, or on a device: wanted a drawer of the processor and batches of one "
-                       "piece");
+                       "sampling: edges to leave out of disjoint trees, or on a device: wanted a "
+                       "drawer of the processor and batches of one piece");
     return SL_OK;
 }
 
@@ -372,14 +374,14 @@ static int draw(struct sl_drawer *d, struct sl_draw_job *job)
                                  : sl_block_put_labels(d->topology, job->seeds, block, c);
     if (!fits)
         return SL_EAGAIN;
+    if (is_typed(d))
+        return sl_typed_draw(&d->typed, job, block, c);
     d->excluded = NULL;
     if (job->targets) {
         SL_TRY(sl_exclusion_find(&d->exclusion, &d->topology->view, job->seeds, job->n_seeds,
                                  job->targets));
         d->excluded = &d->exclusion.found;
     }
-    if (is_typed(d))
-        return sl_typed_draw(&d->typed, plan, job->seeds, block, c);
     SL_TRY(plan->disjoint ? draw_trees(d, job) : draw_hops(d, plan, job->seeds, block, c));
     const uint64_t t0 = sl_now_ns();
     if (plan->disjoint) {

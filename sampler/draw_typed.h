@@ -13,14 +13,20 @@
  * its length is known.
  *
  * Each type has a list and a renumbering map, each as large as the largest batch.
+ *
+ * Target edges that the batch does not see (struct sl_target_edges) are those of the data set's
+ * linked relation, and their reverses those of the relation that has them: both are looked up in
+ * the seeds' lists before the first hop.
  */
 #ifndef SL_SAMPLER_DRAW_TYPED_H
 #define SL_SAMPLER_DRAW_TYPED_H
 
 #include <stdint.h>
 
+#include "kernels/exclusion.h"
 #include "kernels/kernels.h"
 #include "sampler/block_layout.h"
+#include "sampler/draw_job.h"
 #include "sampler/draw_plan.h"
 #include "sampler/scratch.h"
 #include "sampler/topology.h"
@@ -47,6 +53,8 @@ struct sl_typed_drawer {
     struct sl_typed_rows *rows;   // (n_relations)
     struct sl_scratch_array runs; // struct sl_block_run
     uint32_t n_runs;
+    struct sl_exclusion exclusion[2]; // of the linked relation, and of its reverse
+    struct sl_excluded excluded[2];   // of those, in the batch in hand: of rows of the target type
 };
 
 // Nothing where the graph is a plain one. SL_ENOMEM.
@@ -58,9 +66,9 @@ uint64_t sl_typed_drawer_bytes(const struct sl_typed_drawer *d);
 // Whether the plan has nothing that a typed graph has not: SL_EUNSUPPORTED with what it is.
 int sl_typed_check_plan(const struct sl_draw_plan *plan);
 
-// Behind the labels: runs, nodes and the tables of both. SL_EAGAIN without a message: the block's
-// memory is too small.
-int sl_typed_draw(struct sl_typed_drawer *d, const struct sl_draw_plan *plan, const uint32_t *seeds,
-                  struct sl_block *block, struct sl_block_cursor *c);
+// Behind the labels or pairs: runs, nodes and the tables of both. SL_EAGAIN without a message: the
+// block's memory is too small.
+int sl_typed_draw(struct sl_typed_drawer *d, const struct sl_draw_job *job, struct sl_block *block,
+                  struct sl_block_cursor *c);
 
 #endif
