@@ -328,7 +328,7 @@ static void print_dataset(const struct sl_config *c, const struct sl_dataset *ds
 static void print_evaluation(const struct sl_config *c, const struct sl_dataset *ds)
 {
     char a[SL_UNITS_BYTES];
-    if (ds->typed.n_types == 0 || sl_config_is_external(c))
+    if (ds->typed.n_types == 0 || sl_config_is_external(c) || sl_config_is_links(c))
         return;
     printf("evaluation  mini-batches of %s vertices, %s\n",
            sl_units_grouped(a, c->evaluate.batch_size),

@@ -18,8 +18,9 @@
 static const struct rule {
     const char *key, *words, *advice;
 } rules[] = {
-    {"task.kind", "node", "take \"node\", as links are learned on graphs of one type alone"},
     {"features.kind", "file", "take \"file\", as rows are learned on graphs of one type alone"},
+    {"task.hard.kind", "none", "take it out: walks go by edges of one relation"},
+    {"evaluate.val_edges_as_input", "false", "take it out"},
     {"sampler.kind", "khop or weighted or labor", "take \"khop\""},
     {"sampler.subgraph", "directional", "take it out"},
     {"sampler.disjoint", "false", "take it out"},
@@ -89,6 +90,12 @@ static int check_model(const struct sl_config *c, const struct sl_dataset *ds)
 
 static int check_plain(const struct sl_config *c, const struct sl_dataset *ds)
 {
+    if (c->task.relation[0])
+        return sl_fail(
+            SL_EINVAL,
+            "task.relation: found \"%s\" with data set '%s', whose graph has one type of "
+            "vertices and edges: take it out",
+            c->task.relation, ds->path);
     const bool trains = sl_fanout_is_named(&c->sampler.fanout_names);
     if (!trains && !sl_fanout_is_named(&c->evaluate.fanout_names))
         return SL_OK;
@@ -126,7 +133,7 @@ int sl_config_check_types(const struct sl_config *c, const struct sl_dataset *ds
 
 void sl_config_settle_types(struct sl_config *c, const struct sl_dataset *ds)
 {
-    if (ds->typed.n_types == 0 || !c->evaluate.full)
+    if (ds->typed.n_types == 0 || !c->evaluate.full || sl_config_is_links(c))
         return;
     c->evaluate.full = false;
     c->evaluate.n_fanout = c->model.layers;

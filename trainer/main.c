@@ -21,6 +21,7 @@
 #include "trainer/feed/devices.h"
 #include "trainer/feed/gather.h"
 #include "trainer/feed/reading.h"
+#include "trainer/infer/typed_piece.h"
 #include "trainer/loop.h"
 #include "trainer/model/neighbours.h"
 #include "trainer/model/sync.h"
@@ -44,6 +45,7 @@ struct program {
     struct sl_gather gather;
     struct sl_reading extracts, fetches, infers;
     struct sl_row_source features; // of inference
+    struct sl_typed_pieces pieces; // likewise, of several types
     struct sl_arena_access access;
     struct sl_row_table rows; // learned ones
 };
@@ -62,6 +64,10 @@ static int prepare(struct program *p)
     SL_TRY(sl_objective_init(&p->objective, &p->config, &p->dataset));
     SL_TRY(sl_model_init(&p->model, &p->config, p->dataset.feat_dim, &p->dataset.typed,
                          &p->objective, p->compute.device, p->compute.kernels));
+    if (p->model.typed) {
+        SL_TRY(sl_typed_pieces_init(&p->pieces, &p->dataset));
+        p->model.pieces = &p->pieces;
+    }
     if (sl_config_is_links(&p->config)) {
         const struct sl_link_negatives negatives = sl_config_negatives(&p->config);
         SL_TRY(sl_link_sets_init(&p->links, &p->dataset, &negatives));
@@ -244,6 +250,7 @@ static void release(void *ctx)
     sl_reading_close(&p->fetches);
     sl_reading_close(&p->infers);
     sl_row_source_fini(&p->features);
+    sl_typed_pieces_fini(&p->pieces);
     sl_arena_access_close(&p->access);
     sl_model_fini(&p->model);
     sl_gather_fini(&p->gather); // the copy of features, which inference may have pinned, too

@@ -5,16 +5,12 @@
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
-#include "trainer/feed/rows.h"
-#include "trainer/feed/typed_block.h"
 #include "trainer/infer/activation_file.h"
-#include "trainer/infer/vicinity.h"
+#include "trainer/infer/typed_piece.h"
 
 struct walk {
     struct sl_whole_graph *g;
-    struct sl_vicinity vicinity;
-    struct sl_row_source features;
-    struct sl_buffer x;    // rows that the block's vertices have: features, or the layer before's
+    struct sl_typed_pieces pieces;
     uint32_t *hops;        // (n_types) relations between a type and what is asked for, at least
     float *out;            // (out_rows, width)
     uint64_t out_rows, at; // at: rows that have been handed over
@@ -47,37 +43,7 @@ static int find_hops(struct walk *w)
     return SL_OK;
 }
 
-// Edges of a piece, with rows of what layer l reads for each of them.
-static uint64_t piece_edges(const struct walk *w, uint32_t l)
-{
-    uint32_t width = w->g->model->typed->hidden;
-    for (uint32_t t = 0; l == 0 && t < types_of(w)->n_types; t++)
-        width = SL_MAX(width, types_of(w)->type[t].feat_dim);
-    return SL_MIN((uint64_t)SL_INFER_PIECE_EDGES, (uint64_t)SL_INFER_PIECE_FLOATS / width);
-}
-
 // ---- a block ------------------------------------------------------------------------------------
-
-static int take_features(struct walk *w)
-{
-    const struct sl_model *model = w->g->model;
-    const struct sl_block *block = w->vicinity.block;
-    const uint64_t bytes = sl_typed_rows_at(block, types_of(w), types_of(w)->n_types, false);
-    SL_TRY(sl_buffer_grow(&w->x, model->env.device, SL_BUFFER_HOST, bytes, "features"));
-    return sl_rows_copy_typed(&w->features, model->env.kernels, block, false, w->x.p);
-}
-
-static int take_activations(struct walk *w, uint32_t l)
-{
-    const struct sl_model *model = w->g->model;
-    const struct sl_block *block = w->vicinity.block;
-    const uint32_t n = block->n_input, width = model->typed->hidden;
-    SL_TRY(sl_buffer_grow(&w->x, model->env.device, SL_BUFFER_HOST,
-                          (uint64_t)n * width * sizeof(float), "activations"));
-    return model->env.kernels->gather_rows(w->bank[(l - 1) & 1].data, SL_DTYPE_F32,
-                                           w->g->dataset->n_nodes, width, sl_block_nodes(block), n,
-                                           w->x.p);
-}
 
 // Hands over rows of the block's first vertices, in the order of the range.
 static int deliver(struct walk *w, const float *rows, uint32_t n)
@@ -92,7 +58,8 @@ static int deliver(struct walk *w, const float *rows, uint32_t n)
             return sl_fail(SL_ENOMEM, "no memory for a chunk of %u rows", n);
     }
     for (uint32_t i = 0; i < n; i++)
-        memcpy(w->out + i * width, rows + w->vicinity.place[i] * width, width * sizeof *rows);
+        memcpy(w->out + i * width, rows + w->pieces.vicinity.place[i] * width,
+               width * sizeof *rows);
     SL_TRY(g->on_rows(g->ctx, w->at, n, w->out));
     w->at += n;
     return SL_OK;
@@ -119,20 +86,20 @@ static uint64_t most_edges(const struct walk *w)
         for (uint32_t r = 0; r < types_of(w)->n_relations; r++)
             if (is_needed(w, l, types_of(w)->relation[r].target))
                 edges += types_of(w)->relation[r].n_edges;
-    return SL_MIN(edges / n_batches, piece_edges(w, 0));
+    return SL_MIN(edges / n_batches, sl_typed_piece_edges(g->model, 0));
 }
 
 static int one_batch(struct walk *w, uint32_t n)
 {
     struct sl_whole_graph *g = w->g;
-    const struct sl_block_view block = sl_block_here(w->vicinity.block);
+    const struct sl_block_view block = sl_block_here(w->pieces.vicinity.block);
     float *outputs;
     const float *rows;
-    SL_TRY(take_features(w));
+    SL_TRY(sl_typed_pieces_take_features(&w->pieces, g->model));
     if (g->hidden) {
-        SL_TRY(sl_model_hidden(g->model, g->params, block, w->x.p, g->type, &rows));
+        SL_TRY(sl_model_hidden(g->model, g->params, block, w->pieces.x.p, g->type, &rows));
     } else {
-        SL_TRY(sl_model_forward(g->model, g->params, block, w->x.p, false, &outputs));
+        SL_TRY(sl_model_forward(g->model, g->params, block, w->pieces.x.p, false, &outputs));
         rows = outputs;
     }
     for (uint32_t h = 0; h < block.header->n_hops; h++)
@@ -147,7 +114,7 @@ static int run_batches(struct walk *w)
     const uint64_t most = most_edges(w);
     while (w->at < g->n) {
         const struct sl_infer_range range = asked(w, g->chunk_rows);
-        const int rc = sl_vicinity_find(&w->vicinity, g->type, &range, g->layer + 1, most);
+        const int rc = sl_vicinity_find(&w->pieces.vicinity, g->type, &range, g->layer + 1, most);
         if (rc == SL_ERANGE)
             return SL_OK;
         SL_TRY(rc);
@@ -159,51 +126,16 @@ static int run_batches(struct walk *w)
 
 // ---- layer by layer -----------------------------------------------------------------------------
 
-static uint64_t degree_of(const struct walk *w, uint32_t type, uint64_t v)
-{
-    const struct sl_incoming *in = &w->g->model->typed->incoming;
-    uint64_t edges = 0;
-    for (uint32_t i = in->first[type]; i < in->first[type + 1]; i++)
-        edges += sl_dataset_degree(
-            w->g->dataset,
-            sl_relation_row(types_of(w), &types_of(w)->relation[in->relation[i]], v));
-    return edges;
-}
-
-// Cuts the range to a piece of layer l.
-static void cut(const struct walk *w, uint32_t l, uint32_t type, struct sl_infer_range *range)
-{
-    const uint64_t most = piece_edges(w, l);
-    const uint32_t limit = SL_MIN(range->n, (uint32_t)SL_INFER_PIECE_ROWS);
-    uint64_t edges = 0;
-    uint32_t n = 0;
-    while (n < limit) {
-        edges += 1 + degree_of(w, type, sl_infer_vertex(range, n));
-        if (n > 0 && edges > most)
-            break;
-        n++;
-    }
-    range->n = n;
-}
-
 // The layer of a piece of the range, which is cut to it.
 static int one_piece(struct walk *w, uint32_t l, uint32_t type, bool outputs,
                      struct sl_infer_range *range, const float **rows)
 {
     struct sl_whole_graph *g = w->g;
-    cut(w, l, type, range);
-    const int rc = sl_vicinity_find(&w->vicinity, type, range, 1, UINT32_MAX);
-    if (rc == SL_ERANGE)
-        return sl_fail(
-            SL_EUNSUPPORTED,
-            "inference: vertex %llu of type '%s' has 2^32 in-edges or more, wanted less",
-            (unsigned long long)(sl_infer_vertex(range, 0) - types_of(w)->type[type].first),
-            types_of(w)->type[type].name);
-    SL_TRY(rc);
-    SL_TRY(l == 0 ? take_features(w) : take_activations(w, l));
+    const float *before = l > 0 ? w->bank[(l - 1) & 1].data : NULL;
+    SL_TRY(
+        sl_typed_piece_run(&w->pieces, g->model, g->params, l, type, before, outputs, range, rows));
     g->computed += range->n;
-    return sl_model_layer(g->model, g->params, sl_block_here(w->vicinity.block), l, w->x.p, type,
-                          outputs, rows);
+    return SL_OK;
 }
 
 // All rows of a type in a layer that is not the last.
@@ -256,19 +188,17 @@ static int run(struct walk *w)
 {
     struct sl_whole_graph *g = w->g;
     SL_TRY(find_hops(w));
-    SL_TRY(sl_vicinity_init(&w->vicinity, g->dataset));
+    SL_TRY(sl_typed_pieces_init(&w->pieces, g->dataset));
     SL_TRY(run_batches(w));
     return w->at < g->n ? run_layers(w) : SL_OK;
 }
 
 int sl_typed_graph_run(struct sl_whole_graph *g)
 {
-    struct walk w = {.g = g, .features = {.dataset = g->dataset}, .bank = {{.fd = -1}, {.fd = -1}}};
+    struct walk w = {.g = g, .bank = {{.fd = -1}, {.fd = -1}}};
     g->computed = 0;
     const int rc = run(&w);
-    sl_vicinity_fini(&w.vicinity);
-    sl_row_source_fini(&w.features);
-    sl_buffer_fini(&w.x);
+    sl_typed_pieces_fini(&w.pieces);
     sl_activation_file_close(&w.bank[0]);
     sl_activation_file_close(&w.bank[1]);
     free(w.hops);

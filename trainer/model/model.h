@@ -86,6 +86,7 @@ struct sl_model {
     const struct sl_heartbeat *pulse;       // asked between layers whether to leave; NULL for none
     const struct sl_link_sets *links;       // the pairs of a job of links
     struct sl_row_source *features; // where they come from; NULL: from where they are mapped
+    struct sl_typed_pieces *pieces; // of several types: of layers over all vertices (typed_piece.h)
 
     struct sl_mempool pool;                     // device memory
     struct sl_mempool notes;                    // the process's own; reset together
