@@ -596,7 +596,6 @@ def test_everything_else_refuses_them(box):
     for command in (
         ["reorder", "made", "--by", "degree", "--out", "x"],
         ["stripe", "made", "--to", "a", "--to", "b"],
-        ["split-edges", "made", "--val", "0.1", "--test", "0.1", "--out", "x"],
         ["partition", "made", "--parts", "2"],
     ):
         refused(box, box.sluice(*command), said)
