@@ -77,8 +77,9 @@ static void offer_jobs(bool all)
     cJSON_Delete(list);
 }
 
-// Keys of the job file, from its schema: "model.kind=", or the words that one takes.
-static void offer_keys(const char *prefix, const cJSON *schema, const char *path)
+// Keys of the job file, from its schema: "model.kind=", or the words that one takes. With `bare`
+// "model.kind", and "model" that it is of.
+static void offer_keys(const char *prefix, const cJSON *schema, const char *path, bool bare)
 {
     const cJSON *key;
     cJSON_ArrayForEach(key, cJSON_GetObjectItemCaseSensitive(schema, "properties"))
@@ -89,31 +90,34 @@ static void offer_keys(const char *prefix, const cJSON *schema, const char *path
         if (key->string[0] == '$')
             continue;
         snprintf(full, sizeof full, "%s%s%s", path, *path ? "." : "", key->string);
-        if (cJSON_HasObjectItem(key, "properties")) {
-            offer_keys(prefix, key, full);
-            continue;
-        }
+        const bool inner = cJSON_HasObjectItem(key, "properties");
         size_t n = strlen(full);
-        snprintf(full + n, sizeof full - n, "=");
+        snprintf(full + n, sizeof full - n, bare ? "" : "=");
         // Not before the '=' is there: the list would be long.
-        bool chosen = strncmp(current() + strlen(prefix), full, n + 1) == 0;
-        if (!chosen || !words)
+        bool chosen = !bare && strncmp(current() + strlen(prefix), full, n + 1) == 0;
+        if (bare || (!inner && (!chosen || !words)))
             offer(prefix, full, cJSON_IsString(about) ? about->valuestring : "");
+        full[n] = '\0';
+        if (inner)
+            offer_keys(prefix, key, full, bare);
+        if (inner || !chosen)
+            continue;
         cJSON_ArrayForEach(word, words)
         {
             char value[2 * PATH_BYTES];
-            snprintf(value, sizeof value, "%s%s", full, word->valuestring ? word->valuestring : "");
-            if (chosen && cJSON_IsString(word))
+            snprintf(value, sizeof value, "%s=%s", full,
+                     word->valuestring ? word->valuestring : "");
+            if (cJSON_IsString(word))
                 offer(prefix, value, "");
         }
     }
 }
 
-static void offer_settings(const char *prefix)
+static void offer_settings(const char *prefix, bool bare)
 {
     char *text = sl_config_schema();
     cJSON *schema = text ? cJSON_Parse(text) : NULL;
-    offer_keys(prefix, schema, "");
+    offer_keys(prefix, schema, "", bare);
     cJSON_Delete(schema);
     free(text);
 }
@@ -139,8 +143,8 @@ static void offer_value(const struct sl_command *c, const char *prefix, const ch
         offer_jobs(c->of_ended_jobs);
     if (strchr(wanted, '|')) // "bash|zsh"
         offer_words(prefix, wanted);
-    else if (!strcmp(wanted, "PATH=VALUE"))
-        offer_settings(prefix);
+    else if (!strcmp(wanted, "PATH=VALUE") || !strcmp(wanted, "KEY"))
+        offer_settings(prefix, !strcmp(wanted, "KEY"));
     else if (!strncmp(wanted, "DIR", 3) || !strcmp(wanted, "RUN"))
         printf(":directories\n");
     else if (dot && dot[1] && !strchr(dot, '/')) // "JOB.json", "FILE.npy"

@@ -19,6 +19,7 @@
 #include "cli/run_summary.h"
 #include "cli/store_view.h"
 #include "cli/trainer_subprocess.h"
+#include "cli/typed_forecast.h"
 #include "cli/world_command.h"
 #include "common/base/bits.h"
 #include "common/base/error.h"
@@ -76,8 +77,10 @@ struct store {
     enum sl_features features;
     enum sl_cache_policy policy;
     const char *why;                // "auto" became that policy, or NULL
+    struct sl_row_widths widths;    // of all rows
     struct sl_row_cache_shape rows; // no slots: there is none
     double inputs, hit_rate;        // of a mini-batch, as sampling is expected to be; 0: not known
+    double input_bytes, blocks;     // likewise; of 4 KiB that are read for what the cache lacks
     double reads_per_s;             // of blocks, by the drive; 0: not measured
     double drive_seconds;           // that it takes for a mini-batch's other rows
     enum sl_store_way way;          // how GPUs get what no cache has
@@ -89,6 +92,43 @@ static int goes_on(void *ctx, uint64_t n)
 {
     (void)ctx;
     (void)n;
+    return SL_OK;
+}
+
+// Adds n vertices from the first on, whose rows are of one width: they have their share of its
+// slots.
+static int forecast_rows(const uint32_t *visits, const struct sl_vertex_type *type,
+                         uint64_t row_bytes, uint64_t n_batches, struct store *out)
+{
+    double inputs, rate;
+    uint32_t w = 0;
+    while (w < out->rows.n_widths && out->rows.width[w].row_bytes != row_bytes)
+        w++;
+    if (w == out->rows.n_widths)
+        return SL_OK;
+    const double share = (double)type->n / (double)SL_MAX(out->widths.of[w].n_rows, (uint64_t)1);
+    const uint64_t slots = (uint64_t)((double)out->rows.width[w].n_slots * share);
+    SL_TRY(sl_visits_forecast(visits + type->first, type->n, n_batches, slots, &inputs, &rate));
+    out->hit_rate += inputs * rate; // hits, until the share of all is known
+    out->inputs += inputs;
+    out->input_bytes += inputs * (double)row_bytes;
+    out->blocks += inputs * (1 - rate) * sl_row_blocks(row_bytes);
+    return SL_OK;
+}
+
+// Of each type, a plain graph's vertices being of one.
+static int forecast_types(const struct sl_dataset *ds, const uint32_t *visits, uint64_t n_batches,
+                          struct store *out)
+{
+    const struct sl_vertex_type all = {.n = ds->n_nodes};
+    const uint32_t n = ds->typed.n_types;
+    if (n == 0)
+        SL_TRY(forecast_rows(visits, &all, ds->feat_dim * sl_dtype_bytes(ds->feat_dtype), n_batches,
+                             out));
+    for (uint32_t t = 0; t < n; t++)
+        SL_TRY(forecast_rows(visits, &ds->typed.type[t], sl_type_row_bytes(&ds->typed.type[t]),
+                             n_batches, out));
+    out->hit_rate = out->inputs > 0 ? out->hit_rate / out->inputs : 0;
     return SL_OK;
 }
 
@@ -104,9 +144,8 @@ static int forecast(const struct sl_config *c, const struct sl_dataset *ds, stru
         return sl_fail(SL_ENOMEM, "no memory for the expected visits of the vertices");
     int rc = sl_visits_expect(ds, &sampling, &watch, visits);
     if (rc == SL_OK)
-        rc = sl_visits_forecast(visits, ds->n_nodes,
-                                sl_phases_batches(c, ds->split[SL_SPLIT_TRAIN].n),
-                                out->rows.n_slots, &out->inputs, &out->hit_rate);
+        rc =
+            forecast_types(ds, visits, sl_phases_pass_batches(c, ds->split[SL_SPLIT_TRAIN].n), out);
     free(visits);
     return rc;
 }
@@ -119,10 +158,8 @@ static int measure_drive(const struct sl_dataset *ds, struct store *out)
     SL_TRY(sl_row_reader_open(ds, &options, &reader));
     out->reads_per_s = sl_row_reader_profile(reader).reads_per_s;
     sl_row_reader_close(reader);
-    // A row begins anywhere in a block.
-    const double blocks = 1 + ((double)out->rows.row_bytes - 1) / SL_ROW_BLOCK_BYTES;
     if (out->reads_per_s > 0)
-        out->drive_seconds = out->inputs * (1 - out->hit_rate) * blocks / out->reads_per_s;
+        out->drive_seconds = out->blocks / out->reads_per_s;
     return SL_OK;
 }
 
@@ -138,7 +175,8 @@ static enum sl_store_way find_way(const struct sl_config *c, const struct sl_dat
     const struct sl_roles split = {c->allocation.samplers, c->allocation.trainers};
     const struct sl_budget_need need = {.row_bytes = ds->feat_dim * sl_dtype_bytes(ds->feat_dtype),
                                         .n_nodes = ds->n_nodes};
-    struct sl_shard_inputs q = {.cached = true,
+    struct sl_shard_inputs q = {.types = ds->typed.n_types > 0,
+                                .cached = true,
                                 .feature_bytes = sl_features_bytes(ds),
                                 .available_bytes = available,
                                 .spare_bytes = UINT64_MAX};
@@ -154,7 +192,8 @@ static enum sl_store_way find_way(const struct sl_config *c, const struct sl_dat
         files = files && reads_files(sl_gpus_known(), d);
     }
     const enum sl_store_way way = sl_capacity_store_way(c, &q);
-    return way == SL_STORE_WAY_COPY && files ? SL_STORE_WAY_FILE : way;
+    return (way == SL_STORE_WAY_COPY || way == SL_STORE_WAY_TYPES) && files ? SL_STORE_WAY_FILE
+                                                                            : way;
 }
 
 // What the machine can still give, within the job's bound.
@@ -181,8 +220,8 @@ static int find_store(const struct sl_job_check *r, struct store *out)
                           .way = find_way(&c, ds, available),
                           .config = c};
     SL_TRY(sl_store_view_find(&out->config, ds, available, foreseen ? &found : NULL, out->view));
-    SL_TRY(sl_capacity_rows(&c, ds->n_nodes, ds->feat_dim * sl_dtype_bytes(ds->feat_dtype),
-                            available, &out->rows));
+    sl_row_widths_find(&c, ds, &out->widths);
+    SL_TRY(sl_capacity_rows(&c, ds->n_nodes, &out->widths, available, &out->rows));
     if (!sl_features_kinds[c.store.features].drive)
         out->rows = (struct sl_row_cache_shape){0}; // its cache is for rows of other nodes
     if (!out->rows.n_slots)
@@ -195,21 +234,55 @@ struct plan {
     struct store store; // of this node
     struct sl_params params;
     struct sl_nodes_plan nodes;
+    struct sl_typed_forecast typed;
 };
+
+// Of a graph with types.
+static void print_widths(const struct store *s)
+{
+    char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES], c[SL_UNITS_BYTES], d[SL_UNITS_BYTES];
+    for (uint32_t w = 0; s->rows.n_widths > 1 && w < s->rows.n_widths; w++) {
+        const struct sl_row_need *need = &s->widths.of[w];
+        printf("\n  of %s bytes: %s of %s rows; a mini-batch wants about %s",
+               sl_units_grouped(a, need->row_bytes), sl_units_grouped(b, s->rows.width[w].n_slots),
+               sl_units_grouped(c, need->n_rows),
+               sl_units_grouped(d, (uint64_t)(need->wanted + 0.5)));
+    }
+}
+
+static void add_widths(const struct store *s, cJSON *to)
+{
+    if (s->rows.n_widths <= 1)
+        return;
+    cJSON *list = cJSON_AddArrayToObject(to, "widths");
+    for (uint32_t w = 0; w < s->rows.n_widths; w++) {
+        const struct sl_row_need *need = &s->widths.of[w];
+        cJSON *one = cJSON_CreateObject();
+        cJSON_AddNumberToObject(one, "row_bytes", (double)need->row_bytes);
+        cJSON_AddNumberToObject(one, "rows", (double)need->n_rows);
+        cJSON_AddNumberToObject(one, "cache_rows", (double)s->rows.width[w].n_slots);
+        cJSON_AddNumberToObject(one, "wanted", need->wanted);
+        cJSON_AddItemToArray(list, one);
+    }
+}
 
 static void print_rows(const struct store *s, uint64_t n_batches)
 {
     char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES], c[SL_UNITS_BYTES];
+    uint64_t n_rows = 0;
+    for (uint32_t w = 0; w < s->rows.n_widths; w++)
+        n_rows += s->widths.of[w].n_rows;
     if (!s->rows.n_slots)
         return;
     printf("cache       %s for %s of these rows, %.3g %%, in the memory of the machine",
            sl_units_bytes(a, sl_row_cache_bytes(&s->rows)), sl_units_grouped(b, s->rows.n_slots),
-           100.0 * (double)s->rows.n_slots / (double)s->rows.n_rows);
+           100.0 * (double)s->rows.n_slots / (double)n_rows);
+    print_widths(s);
     if (s->inputs > 0)
         printf("\n  a mini-batch has at most about %s input nodes (%s), of which the hottest rows "
                "there are about %.0f %%",
-               sl_units_grouped(a, (uint64_t)s->inputs),
-               sl_units_bytes(c, s->inputs * (double)s->rows.row_bytes), 100 * s->hit_rate);
+               sl_units_grouped(a, (uint64_t)s->inputs), sl_units_bytes(c, s->input_bytes),
+               100 * s->hit_rate);
     printf("\n");
     if (s->reads_per_s > 0)
         printf("drive       %s blocks of 4 KiB a second, measured now",
@@ -226,7 +299,7 @@ static void print_rows(const struct store *s, uint64_t n_batches)
 static struct sl_row_table_shape learned_shape(const struct sl_config *c,
                                                const struct sl_dataset *ds)
 {
-    return (struct sl_row_table_shape){.n_rows = ds->n_nodes,
+    return (struct sl_row_table_shape){.n_rows = sl_dataset_learned_rows(ds),
                                        .dim = sl_config_learned_dim(c),
                                        .n_state = c->optimizer.kind == SL_OPTIMIZER_SGD ? 1 : 2};
 }
@@ -282,7 +355,8 @@ static void print_links(const struct sl_config *c, const struct sl_dataset *ds)
         printf("  %s edges %s", sl_units_grouped(n, items.n_positive), uses[s]);
         if (s == SL_SPLIT_TRAIN)
             printf(", whose orders of two epochs take %s of memory",
-                   sl_units_bytes(orders, sl_arena_order_bytes(items.n_positive)));
+                   sl_units_bytes(
+                       orders, sl_arena_order_bytes(sl_config_epoch_items(c, items.n_positive))));
         if (s != SL_SPLIT_TRAIN && items.per_positive > 0)
             printf(", each against %u negatives of its own", items.per_positive);
         else if (s != SL_SPLIT_TRAIN)
@@ -324,16 +398,67 @@ static void print_dataset(const struct sl_config *c, const struct sl_dataset *ds
                sl_units_grouped(a, t->relation[i].n_edges));
 }
 
+// A GPU that samples, whose part of the graph no plan of several GPUs shows.
+static bool holds_graph(const struct sl_config *c, const struct store *s, uint32_t device)
+{
+    return device < c->allocation.samplers && c->devices[device].kind != SL_DEVICE_CPU &&
+           !sl_config_draws_on_cores(c) && !s->view[SL_PEER_MEMORY_GRAPH].shown;
+}
+
+// What the graph takes of the memory of GPUs that sample.
+static void print_graph(const struct store *s, const struct sl_dataset *ds)
+{
+    const struct sl_config *c = &s->config;
+    const uint64_t rows = (sl_dataset_lists(ds) + 1) * sizeof(uint64_t);
+    const uint64_t each = sl_store_edge_bytes(c, ds);
+    char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES];
+    bool any = false;
+    for (uint32_t d = 0; d < c->n_devices; d++) {
+        if (!holds_graph(c, s, d))
+            continue;
+        if (!any)
+            printf("graph       %s where GPUs sample: %s of rows, %llu bytes an edge\n",
+                   sl_units_bytes(a, rows + each * ds->n_edges), sl_units_bytes(b, rows),
+                   (unsigned long long)each);
+        any = true;
+        const uint64_t edges = sl_store_graph_room(c, ds, d);
+        printf("  GPU %u has room for %.3g %% of the edges (%s)%s\n", c->devices[d].index,
+               ds->n_edges ? 100.0 * (double)edges / (double)ds->n_edges : 100.0,
+               sl_units_bytes(a, edges * each),
+               edges < ds->n_edges ? ", the others are read from the machine's memory" : "");
+    }
+}
+
+static void add_graph(const struct store *s, const struct sl_dataset *ds, cJSON *store)
+{
+    const struct sl_config *c = &s->config;
+    cJSON *list = cJSON_CreateArray();
+    for (uint32_t d = 0; d < c->n_devices; d++) {
+        if (!holds_graph(c, s, d))
+            continue;
+        const uint64_t edges = sl_store_graph_room(c, ds, d);
+        cJSON *item = cJSON_CreateObject();
+        cJSON_AddNumberToObject(item, "device", d);
+        cJSON_AddNumberToObject(item, "edges", (double)edges);
+        cJSON_AddNumberToObject(item, "bytes", (double)(edges * sl_store_edge_bytes(c, ds)));
+        cJSON_AddItemToArray(list, item);
+    }
+    cJSON_AddItemToObject(store, "graph_room", list);
+}
+
 // How much of the graph an evaluation looks at.
 static void print_evaluation(const struct sl_config *c, const struct sl_dataset *ds)
 {
     char a[SL_UNITS_BYTES];
     if (ds->typed.n_types == 0 || sl_config_is_external(c) || sl_config_is_links(c))
         return;
-    printf("evaluation  mini-batches of %s vertices, %s\n",
-           sl_units_grouped(a, c->evaluate.batch_size),
-           sl_config_evaluates_all(c) ? "with all their neighbours"
-                                      : "as evaluate.fanout samples them");
+    if (c->evaluate.full)
+        printf("evaluation  layer by layer over all neighbours\n");
+    else
+        printf("evaluation  mini-batches of %s vertices, %s\n",
+               sl_units_grouped(a, c->evaluate.batch_size),
+               sl_config_evaluates_all(c) ? "with all their neighbours"
+                                          : "as evaluate.fanout samples them");
 }
 
 static void print_plan_text(const struct sl_job_check *r, const struct plan *p)
@@ -365,13 +490,18 @@ static void print_plan_text(const struct sl_job_check *r, const struct plan *p)
         printf("epochs      %u of %s mini-batches, %s updates each\n", c->epochs,
                sl_units_grouped(a, sl_phases_batches(c, n_train)),
                sl_units_grouped(b, sl_phases_updates(c, n_train)));
+    if (c->order.epochs_per_pass > 1)
+        printf("  %u of them walk through the training set once, of %s mini-batches\n",
+               c->order.epochs_per_pass, sl_units_grouped(a, sl_phases_pass_batches(c, n_train)));
     printf("split       %s, %s (%s)\n", SL_PLURAL(c->allocation.samplers, "sampler"),
            SL_PLURAL(c->allocation.trainers, "trainer"),
            sl_placement_reason(c, reason, sizeof reason));
     for (uint32_t i = 0; i < sl_placement_shown_devices(c); i++)
         printf("  %s: %s\n", sl_placement_device_text(c, i, device, sizeof device),
                roles_text(c, i, roles));
+    print_graph(store, ds);
     print_learned(c, ds);
+    sl_typed_forecast_print(&p->typed, c, ds);
     if (sl_features_bytes(ds) > 0 || sl_config_learned_dim(c) == 0)
         printf("features    %s, %s\n", sl_units_bytes(a, sl_features_bytes(ds)),
                sl_features_kinds[store->features].drive
@@ -430,7 +560,9 @@ static int print_plan_json(const struct sl_job_check *r, const struct plan *p)
     cJSON_AddNumberToObject(plan, "updates_per_epoch", (double)sl_phases_updates(c, n_train));
     if (*r->epochs_note)
         cJSON_AddStringToObject(plan, "epochs_reason", r->epochs_note);
-    cJSON_AddNumberToObject(plan, "order_bytes", (double)sl_arena_order_bytes(n_train));
+    cJSON_AddNumberToObject(plan, "order_bytes",
+                            (double)sl_arena_order_bytes(sl_config_epoch_items(c, n_train)));
+    sl_typed_forecast_add(&p->typed, &r->dataset, plan);
     const struct sl_row_table_shape learned = learned_shape(c, &r->dataset);
     if (learned.dim > 0)
         cJSON_AddNumberToObject(plan, "learned_bytes", (double)sl_row_table_bytes(&learned));
@@ -454,6 +586,7 @@ static int print_plan_json(const struct sl_job_check *r, const struct plan *p)
     }
     cJSON_AddNumberToObject(store, "cache_rows", (double)s->rows.n_slots);
     cJSON_AddNumberToObject(store, "cache_bytes", (double)sl_row_cache_bytes(&s->rows));
+    add_widths(s, store);
     cJSON_AddNumberToObject(store, "reads_per_second", s->reads_per_s);
     cJSON_AddNumberToObject(store, "drive_seconds", s->drive_seconds);
     cJSON_AddNumberToObject(store, "input_nodes", s->inputs);
@@ -461,6 +594,7 @@ static int print_plan_json(const struct sl_job_check *r, const struct plan *p)
     cJSON_AddStringToObject(store, "prefer", sl_store_preference_words[s->config.store.prefer]);
     if (s->config.store.prefer_why)
         cJSON_AddStringToObject(store, "prefer_reason", s->config.store.prefer_why);
+    add_graph(s, &r->dataset, store);
     sl_store_view_add(&s->view[SL_PEER_MEMORY_FEATURES], store);
     if (s->view[SL_PEER_MEMORY_GRAPH].shown)
         sl_store_view_add(&s->view[SL_PEER_MEMORY_GRAPH], cJSON_AddObjectToObject(store, "graph"));
@@ -501,6 +635,7 @@ static int find_plan(const struct sl_job_check *r, struct plan *p)
 {
     SL_TRY(find_store(r, &p->store));
     SL_TRY(find_params(r, &p->params));
+    SL_TRY(sl_typed_forecast_find(&r->config, &r->dataset, &p->typed));
     const struct sl_nodes_plan_spec spec = spec_of_nodes(r, p);
     return r->nodes > 1 ? sl_nodes_plan_find(&spec, &p->nodes) : SL_OK;
 }
@@ -597,5 +732,6 @@ int sl_dry_run(const struct sl_job_check *check, enum sl_output output, const ch
         rc = check->over_nodes ? run_together(&t) : show_plan(check, output, links, &plan);
     sl_params_fini(&plan.params);
     sl_nodes_plan_fini(&plan.nodes);
+    sl_typed_forecast_fini(&plan.typed);
     return rc;
 }

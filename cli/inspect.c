@@ -209,19 +209,20 @@ static void show_pairs(const struct inspection *in, int s, struct sl_table *t)
         sl_table_row(t, "%s negatives|%s pairs", split_names[s], sl_units_grouped(a, neg->n));
 }
 
+// One whose name begins so.
 static bool has_file(const struct sl_dataset *ds, const char *name)
 {
     struct sl_dataset_part parts[SL_DATASET_PARTS_MAX];
     const uint32_t n = sl_dataset_parts(ds, parts);
     for (uint32_t i = 0; i < n; i++)
-        if (strcmp(parts[i].name, name) == 0)
+        if (strncmp(parts[i].name, name, strlen(name)) == 0)
             return true;
     return false;
 }
 
 static void show_times(struct sl_table *t, const struct sl_dataset *ds)
 {
-    const bool edges = has_file(ds, "edge_time.npy"), nodes = has_file(ds, "node_time.npy");
+    const bool edges = has_file(ds, "edge_time."), nodes = has_file(ds, "node_time.npy");
     if (edges || nodes)
         sl_table_row(t, "times|%s%s%s",
                      !edges           ? ""
@@ -456,7 +457,7 @@ static cJSON *to_json(const struct inspection *in)
         cJSON_AddNumberToObject(weights, "weightless_edges", (double)ds->weightless_edges);
         cJSON_AddNumberToObject(weights, "weightless_vertices", (double)ds->weightless_vertices);
     }
-    cJSON_AddBoolToObject(root, "edge_time", has_file(ds, "edge_time.npy"));
+    cJSON_AddBoolToObject(root, "edge_time", has_file(ds, "edge_time."));
     cJSON_AddBoolToObject(root, "edge_times_rise", ds->times_rise);
     cJSON_AddBoolToObject(root, "node_time", has_file(ds, "node_time.npy"));
     cJSON *degree = cJSON_AddObjectToObject(root, "in_degree");

@@ -11,6 +11,20 @@
 #include "common/text/table.h"
 #include "common/text/units.h"
 
+// Vertices of a type that no relation leads to.
+static uint64_t count_unreached(const struct sl_dataset *ds, const struct sl_vertex_type *t)
+{
+    uint64_t n = 0;
+    for (uint64_t v = t->first; v < t->first + t->n; v++) {
+        bool reached = false;
+        uint64_t list;
+        for (uint32_t r = 0; !reached && sl_dataset_next_list(ds, v, &r, &list);)
+            reached = sl_dataset_degree(ds, list) > 0;
+        n += !reached;
+    }
+    return n;
+}
+
 int sl_types_summary_make(struct sl_types_summary *s, const struct sl_dataset *ds)
 {
     const struct sl_typed *t = &ds->typed;
@@ -18,8 +32,11 @@ int sl_types_summary_make(struct sl_types_summary *s, const struct sl_dataset *d
     if (t->n_types == 0)
         return SL_OK;
     s->degrees = calloc(t->n_relations, sizeof *s->degrees);
-    if (!s->degrees)
+    s->unreached = calloc(t->n_types, sizeof *s->unreached);
+    if (!s->degrees || !s->unreached)
         return sl_fail(SL_ENOMEM, "inspect: no memory for %u relations", t->n_relations);
+    for (uint32_t i = 0; i < t->n_types; i++)
+        s->unreached[i] = count_unreached(ds, &t->type[i]);
     for (uint32_t i = 0; i < t->n_relations; i++) {
         const struct sl_relation *r = &t->relation[i];
         const uint64_t end = r->first_row + t->type[r->target].n;
@@ -35,6 +52,7 @@ int sl_types_summary_make(struct sl_types_summary *s, const struct sl_dataset *d
 void sl_types_summary_fini(struct sl_types_summary *s)
 {
     free(s->degrees);
+    free(s->unreached);
     *s = (struct sl_types_summary){0};
 }
 
@@ -46,19 +64,22 @@ static double mean_degree(const struct sl_typed *t, const struct sl_relation *r)
 
 // ---- text ---------------------------------------------------------------------------------------
 
-static void print_types(const struct sl_dataset *ds)
+static void print_types(const struct sl_types_summary *s)
 {
-    char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES], feat[64];
+    char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES], c[SL_UNITS_BYTES], feat[64];
+    const struct sl_dataset *ds = s->ds;
     struct sl_table table;
-    sl_table_init(&table, "l r r l r l",
-                  (const char *[]){"type", "vertices", "first id", "features", "bytes", ""});
+    sl_table_init(
+        &table, "l r r r l r l",
+        (const char *[]){"type", "vertices", "first id", "no in-edge", "features", "bytes", ""});
     for (uint32_t i = 0; i < ds->typed.n_types; i++) {
         const struct sl_vertex_type *t = &ds->typed.type[i];
         const bool labels = i == 0 && ds->task != SL_TASK_NONE;
         snprintf(feat, sizeof feat, "%" PRIu32 " x %s", t->feat_dim,
                  t->feat ? sl_npy_dtype_name(t->feat_dtype) : "");
-        sl_table_row(&table, "%s|%s|%s|%s|%s|%s", t->name, sl_units_grouped(a, t->n),
-                     sl_units_grouped(b, t->first), t->feat ? feat : "none",
+        sl_table_row(&table, "%s|%s|%s|%s|%s|%s|%s", t->name, sl_units_grouped(a, t->n),
+                     sl_units_grouped(b, t->first), sl_units_grouped(c, s->unreached[i]),
+                     t->feat ? feat : "none",
                      t->feat ? sl_units_bytes((char[SL_UNITS_BYTES]){0}, sl_type_feature_bytes(t))
                              : "",
                      labels ? "labels" : "");
@@ -98,7 +119,7 @@ void sl_types_summary_print(const struct sl_types_summary *s)
 {
     if (!s->degrees)
         return;
-    print_types(s->ds);
+    print_types(s);
     print_relations(s);
 }
 
@@ -109,10 +130,16 @@ void sl_types_summary_to_json(const struct sl_types_summary *s, cJSON *root)
     const struct sl_typed *t = &s->ds->typed;
     if (!s->degrees)
         return;
-    cJSON *relations = sl_typed_relations_to_json(s->ds), *o;
+    cJSON *types = sl_typed_types_to_json(s->ds), *o;
+    cJSON *relations = sl_typed_relations_to_json(s->ds);
     uint32_t i = 0;
-    cJSON_AddItemToObject(root, "types", sl_typed_types_to_json(s->ds));
+    cJSON_AddItemToObject(root, "types", types);
     cJSON_AddItemToObject(root, "relations", relations);
+    cJSON_ArrayForEach(o, types)
+    {
+        cJSON_AddNumberToObject(o, "unreached", (double)s->unreached[i++]);
+    }
+    i = 0;
     cJSON_ArrayForEach(o, relations)
     {
         cJSON_AddNumberToObject(o, "mean_degree", mean_degree(t, &t->relation[i]));

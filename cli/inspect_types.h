@@ -14,9 +14,10 @@ struct sl_relation_degrees {
 struct sl_types_summary {
     const struct sl_dataset *ds;
     struct sl_relation_degrees *degrees; // (n_relations), NULL of a plain graph
+    uint64_t *unreached; // (n_types) vertices without an edge to them, of whatever relation
 };
 
-// One pass over the offsets. SL_ENOMEM.
+// Two passes over the offsets. SL_ENOMEM.
 int sl_types_summary_make(struct sl_types_summary *s, const struct sl_dataset *ds);
 void sl_types_summary_fini(struct sl_types_summary *s); // safe on a zeroed struct
 

@@ -80,6 +80,10 @@ static char *why_not(const struct making *m, const char *path, int rc, uint32_t 
     struct sl_text t = {0};
     const char *ds = m->spec->dataset->path;
     const uint32_t wanted = m->spec->n_nodes;
+    if (m->spec->dataset->typed.n_types > 0) {
+        sl_text_printf(&t, "each node has all features: those of several types have no shards");
+        return sl_text_take(&t);
+    }
     sl_text_printf(&t, "each node has all features; ");
     if (rc == SL_ENOENT)
         sl_text_printf(&t,
@@ -105,7 +109,8 @@ static int find_parts(struct making *m)
     if (!m->part || !m->n_local)
         return sl_fail(SL_ENOMEM, "no memory for the parts of the vertices");
     snprintf(path, sizeof path, "%s/node_part.npy", ds->path);
-    const int rc = sl_parts_read(path, m->spec->n_nodes, ds->n_nodes, m->part);
+    const int rc = ds->typed.n_types ? SL_EUNSUPPORTED
+                                     : sl_parts_read(path, m->spec->n_nodes, ds->n_nodes, m->part);
     for (uint64_t v = 0; rc == SL_OK && v < ds->n_nodes; v++)
         m->n_local[m->part[v]]++;
     m->out->spread = ds->shard.count ? SL_NODES_SHARDS : SL_NODES_FORESEEN;
@@ -135,9 +140,8 @@ static struct sl_capacity_need need_of(const struct making *m, const struct sl_d
         .block_bytes_mean = m->estimate.mean_bytes,
         .probe_bytes = m->estimate.probe ? m->estimate.probe->bytes : 0,
         .n_nodes = ds->n_nodes,
-        .n_train = ds->split[SL_SPLIT_TRAIN].n,
+        .n_train = sl_config_epoch_items(&m->config, ds->split[SL_SPLIT_TRAIN].n),
         .n_params = m->spec->params->n,
-        .row_bytes = row_bytes_of(ds),
         .n_elsewhere = ds->n_nodes - sl_dataset_rows(ds),
         .n_shards = ds->shard.count,
         .infer_width = m->spec->params->infer_width,
@@ -156,7 +160,8 @@ static int plan_arena(struct making *m, uint32_t node, struct sl_arena_header *o
     struct sl_arena_spec arena;
     uint64_t acts;
     sl_capacity_settle_store(&c, ds, m->spec->available_bytes);
-    const struct sl_capacity_need need = need_of(m, ds);
+    struct sl_capacity_need need = need_of(m, ds);
+    sl_row_widths_find(&c, ds, &need.widths);
     SL_TRY(sl_capacity_plan(&c, &need, m->spec->available_bytes, &arena, &acts));
     arena.nodes = (struct sl_nodes_spec){
         .n = m->spec->n_nodes, .rank = node, .whole_gradients = c.optimizer.clip_norm > 0};

@@ -57,10 +57,12 @@ static const struct sl_option options[] = {
 const struct sl_command sl_command_reorder = {
     .name = "reorder",
     .help = "number a data set's vertices anew, for locality",
-    .about = "Writes the data set DIR again with its vertices numbered in another order: rows that "
-             "are used often or together then lie together. Edges, weights, features, labels and "
-             "index lists are permuted alike; vertex_map.npy keeps the id that each vertex had in "
-             "DIR (or in what DIR was reordered from), and predictions come out in that order.",
+    .about =
+        "Writes the data set DIR again with its vertices numbered in another order: rows that "
+        "are used often or together then lie together. Edges, weights, features, labels and "
+        "index lists are permuted alike; vertex_map.npy keeps the id that each vertex had in "
+        "DIR (or in what DIR was reordered from), and predictions come out in that order. In a "
+        "graph of several types each type keeps its range of ids.",
     .example = "sluice reorder data/web --by hotness --fanout 15,10,5 --out data/web-hot\n"
                "sluice reorder data/web --by bfs --out data/web-bfs",
     .operands = {{"DIR", offsetof(struct request, reorder.source)}},

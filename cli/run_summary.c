@@ -386,11 +386,6 @@ static void print_results(FILE *out, const struct sl_read_report *r)
     } else if (strcmp(sl_json_string(r->of.config, "evaluate.test"), "never") == 0) {
         fprintf(out, "test        left out, as evaluate.test says\n");
     }
-    const bool links = strcmp(sl_json_string(r->of.config, "task.kind"), "link") == 0;
-    if (r->of.types && !links &&
-        strcmp(sl_json_string(r->of.config, "evaluate.fanout"), "full") == 0)
-        fprintf(out, "            by mini-batches of %s vertices with all their neighbours\n",
-                sl_units_grouped(n, (uint64_t)sl_json_number(r->of.config, "evaluate.batch_size")));
 }
 
 // Of a job of links, over its epochs; a report of an older version does not say.

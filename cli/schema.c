@@ -1,28 +1,45 @@
-// `sluice schema`: the JSON Schema of the job file.
+// `sluice schema`: the JSON Schema of the job file, and its keys in words.
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "cli/command.h"
 #include "common/base/error.h"
 #include "config/config.h"
 
+struct schema {
+    const char *key;
+    bool text;
+};
+
 static int print_schema(void *state)
 {
-    char *text = sl_config_schema();
-    if (!text)
+    const struct schema *s = state;
+    char *text = NULL;
+    if (s->key || s->text)
+        SL_TRY(sl_config_explain(s->key, &text));
+    else if (!(text = sl_config_schema()))
         return sl_fail(SL_ENOMEM, "schema: no memory");
-    size_t n = strlen(text);
-    printf("%s%s", text, n > 0 && text[n - 1] == '\n' ? "" : "\n");
+    fputs(text, stdout);
     free(text);
     return SL_EXIT_OK;
 }
 
+static const struct sl_option options[] = {
+    {.name = "text", SL_OPTION_AT(FLAG, schema, text), .help = "all keys in words, as with a KEY"},
+    {0},
+};
+
 const struct sl_command sl_command_schema = {
     .name = "schema",
-    .help = "print the JSON Schema of the job file",
-    .about = "Prints the JSON Schema of the job file on standard output, from the same table "
-             "that validates it. Editors complete and check job files with it.",
-    .example = "sluice schema > job.schema.json",
+    .help = "what each key of the job file means; its JSON Schema",
+    .about =
+        "Prints what a KEY of the job file may hold, its default and what it means, or all "
+        "keys of a part of the job. Without a KEY: the JSON Schema of the job file, with which "
+        "editors complete and check it.",
+    .example = "sluice schema sampler.fanout\nsluice schema evaluate\nsluice schema > "
+               "job.schema.json",
+    .operands = {{.name = "KEY", .offset = offsetof(struct schema, key), .optional = true}},
+    .options = {{options}},
+    .bytes = sizeof(struct schema),
     .run = print_schema,
 };

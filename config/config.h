@@ -193,6 +193,7 @@ struct sl_config {
         bool self_loops;                    // gcn
         enum sl_degrees_kind degrees;       // gcn, gin
         enum sl_relations_kind relations;   // rsage, rgat
+        bool share_weights;                 // rgat: both ends of a relation have one weight
         uint32_t bases, blocks;             // rgcn; 0: each relation has a weight of its own
         char weights[SL_CONFIG_PATH_BYTES]; // initial parameters, a .safetensors file; "" = none
     } model;
@@ -266,7 +267,8 @@ struct sl_config {
         enum sl_order kind;
         uint32_t sequences; // 0 while they are "auto"
         bool sequences_auto;
-        double excess_error; // over a uniform shuffle's shuffling error
+        double excess_error;      // over a uniform shuffle's shuffling error
+        uint32_t epochs_per_pass; // through the training vertices; 0 as 1
     } order;
 
     struct {
@@ -423,9 +425,6 @@ bool sl_model_is_typed(enum sl_model_kind kind);
 // SL_EUNSUPPORTED with a message that begins with a key.
 struct sl_dataset;
 int sl_config_check_types(const struct sl_config *c, const struct sl_dataset *ds);
-// What a full evaluation is on a graph of several types: mini-batches of the evaluated vertices,
-// with all their neighbours.
-void sl_config_settle_types(struct sl_config *c, const struct sl_dataset *ds);
 
 /*
  * Looks the names of both keys up in the data set's relations. SL_EINVAL with a message that begins
@@ -458,6 +457,12 @@ void sl_config_choose_features(const struct sl_config *c, struct sl_dataset *dat
 int sl_config_check_learned(const struct sl_config *c);
 // What decides how often training meets a vertex. Its fanout is the config's.
 struct sl_visits_sampling sl_config_sampling(const struct sl_config *c);
+
+// Training vertices (or pairs) of an epoch, of so many.
+static inline uint64_t sl_config_epoch_items(const struct sl_config *c, uint64_t n_train)
+{
+    return sl_order_items(n_train, c->order.epochs_per_pass);
+}
 
 // Of so many batches of all nodes, those of the node that has most.
 static inline uint64_t sl_config_of_node(const struct sl_config *c, uint64_t batches)
@@ -588,6 +593,11 @@ bool sl_config_find_key(const char *word, char path[SL_CONFIG_KEY_BYTES]);
 // The JSON Schema of the job file (owned: free(); NULL without memory); config/job.schema.json
 // holds exactly this, so it is printed without another newline.
 char *sl_config_schema(void);
+
+// What a key of the job file may hold, its default and what it means, in lines for people; of an
+// object those of all its keys; NULL: all keys. `word` as sl_config_find_key() has it. *out is
+// owned. SL_EINVAL for what is no key, with the nearest one; SL_ENOMEM.
+int sl_config_explain(const char *word, char **out);
 
 // Whether the job needs sl_config_use_gpus(): its devices are "auto", or name a GPU. To find out
 // what GPUs there are takes a process.

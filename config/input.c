@@ -82,6 +82,7 @@ struct sl_visits_sampling sl_config_sampling(const struct sl_config *c)
 {
     const bool drawn = sl_config_is_links(c) && c->task.negatives != SL_NEGATIVES_BATCH;
     return (struct sl_visits_sampling){.fanout = c->sampler.fanout,
+                                       .by_relation = c->sampler.fanout_names.by_relation,
                                        .n_hops = c->sampler.n_fanout,
                                        .expands_new = c->sampler.expand == SL_EXPAND_NEW,
                                        .replaces = c->sampler.replace,
@@ -237,6 +238,13 @@ int sl_config_choose_items(const struct sl_config *c, struct sl_dataset *dataset
                        "input.split: found \"all\" with data set '%s', whose lists are of vertices "
                        "of type %s, wanted one of them: take \"train\"",
                        dataset->path, dataset->typed.type[dataset->typed.listed].name);
+    if (dataset->typed.n_types && dataset->typed.listed != 0 && c->sampler.time != SL_TIME_NONE)
+        return sl_fail(SL_EINVAL,
+                       "sampler.time: found \"%s\" with data set '%s', whose lists are of vertices "
+                       "of type %s, wanted those of %s, which have times: take it out",
+                       c->sampler.time == SL_TIME_LATEST ? "latest" : "uniform", dataset->path,
+                       dataset->typed.type[dataset->typed.listed].name,
+                       dataset->typed.type[0].name);
     if (c->input.split != SL_INPUT_ALL)
         chosen = dataset->split[splits[c->input.split]];
     if (chosen.n == 0)

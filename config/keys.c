@@ -305,7 +305,8 @@ const struct sl_key sl_keys[] = {
     {.path = "model.activation", .type = SL_KEY_WORD, AT(model.activation), FIXED,
      .words = activations, .fallback = "\"relu\"",
      OWN,
-     .doc = "Activation after each hidden layer (and its norm)."},
+     .doc = "Activation after each hidden layer (and its norm); with hgt only where features "
+            "become rows of the hidden width."},
     {.path = "model.norm", .type = SL_KEY_WORD, AT(model.norm), FIXED,
      .words = norms, .fallback = "\"none\"",
      .beside_key = "model.kind", .beside_word = "gin", .beside_fallback = "\"batch\"",
@@ -327,11 +328,12 @@ const struct sl_key sl_keys[] = {
      .min = 1, .max = 256, .fallback = "8",
      .only_key = "model.kind", .only_word = SL_MODEL_WITH_HEADS,
      .doc = "Attention heads: side by side in hidden layers (model.hidden is a multiple), "
-            "averaged in the last layer (rgat: side by side). Only with " SL_MODEL_WITH_HEADS "."},
+            "averaged in the last layer (rgat, hgt: side by side). Only with "
+            SL_MODEL_WITH_HEADS "."},
     {.path = "model.attention_dropout", .type = SL_KEY_NUMBER, AT(model.attention_dropout), FIXED,
      .min = 0, .max = 1, .below_max = true, .fallback_note = "model.dropout",
-     .only_key = "model.kind", .only_word = SL_MODEL_WITH_HEADS,
-     .doc = "Dropout of attention coefficients. Only with " SL_MODEL_WITH_HEADS "."},
+     .only_key = "model.kind", .only_word = SL_MODEL_WITH_ATTENTION_DROPOUT,
+     .doc = "Dropout of attention coefficients. Only with " SL_MODEL_WITH_ATTENTION_DROPOUT "."},
     {.path = "model.residual", .type = SL_KEY_BOOL, AT(model.residual), .fallback = "false", FIXED,
      .only_key = "model.kind", .only_word = SL_MODEL_WITH_RESIDUAL,
      .doc = "Whether a linear map of a layer's input is added to its output. Only with "
@@ -358,6 +360,11 @@ const struct sl_key sl_keys[] = {
      .only_key = "model.kind", .only_word = "rsage or rgat",
      .doc = "What is made of the relations that lead to a type: their sum or their mean. Only "
             "with rsage or rgat."},
+    {.path = "model.share_weights", .type = SL_KEY_BOOL, AT(model.share_weights),
+     .fallback = "false", FIXED,
+     .only_key = "model.kind", .only_word = "rgat",
+     .doc = "Whether a relation has one weight for both of its ends, as GATConv(in, out) has it "
+            "and GATConv((in, in), out) has not; they are of one width then. Only with rgat."},
     {.path = "model.bases", .type = SL_KEY_INTEGER, AT(model.bases), FIXED,
      .min = 0, .max = 4096, .fallback = "0",
      .only_key = "model.kind", .only_word = "rgcn",
@@ -380,7 +387,8 @@ const struct sl_key sl_keys[] = {
      .words = feature_origins, .fallback = "\"file\"",
      OWN,
      .doc = "file: the data set's features. learned: a row of numbers for each vertex, which "
-            "training changes. both: the features, and learned numbers behind them."},
+            "training changes. both: the features, and learned numbers behind them; of a graph of "
+            "several types the features of types that have them, and learned rows of the others."},
     {.path = "features.dim", .type = SL_KEY_INTEGER, AT(features.dim), FIXED,
      .min = 1, .max = 65536, .fallback = "64",
      .only_key = "features.kind", .only_word = "learned or both",
@@ -454,8 +462,9 @@ const struct sl_key sl_keys[] = {
     {.path = "sampler.time", .type = SL_KEY_WORD, AT(sampler.time), FIXED,
      .words = time_rules, .fallback = "\"none\"",
      .doc = "Whether a seed's batch has no edge later than the seed, by edge_time.npy and "
-            "node_time.npy. uniform: sampler.kind draws among the others. latest: the last fanout "
-            "of them are taken. Seeds are then disjoint, drawn on cores."},
+            "node_time.npy; of several types in relations that have times. uniform: sampler.kind "
+            "draws among the others. latest: the last fanout of them are taken. Seeds are then "
+            "disjoint, drawn on cores."},
     {.path = "sampler.time_strict", .type = SL_KEY_BOOL, AT(sampler.time_strict),
      .fallback = "false", FIXED,
      .only_key = "sampler.time", .only_word = "uniform or latest",
@@ -577,6 +586,11 @@ const struct sl_key sl_keys[] = {
      .only_key = "order.kind", .only_of = walks,
      .doc = "How much more than a shuffle's the label shares of mini-batches may differ from the "
             "training set's. Only with proximity."},
+    {.path = "order.epochs_per_pass", .type = SL_KEY_INTEGER, AT(order.epochs_per_pass), FIXED,
+     .min = 1, .max = 10000, .fallback = "1",
+     .only_key = "order.kind", .only_word = "shuffled",
+     .doc = "Epochs in which the training vertices are walked through once: with 20 all that goes "
+            "by epochs, such as evaluations, rates and reports, is each twentieth of the way."},
 
     {.path = "store", .type = SL_KEY_OBJECT,
      .doc = "What of the data set is where."},
@@ -774,8 +788,8 @@ const struct sl_key sl_keys[] = {
      BESIDE(evaluate.n_fanout), NAMED(evaluate.fanout_names), .min = 1, .max = 65535,
      .word = "full", FLAG(evaluate.full), .fallback = "\"full\"",
      OWN,
-     .doc = "full: layer by layer over all neighbours, of a graph of several types those of the "
-            "evaluated vertices; a list or an object samples as sampler.fanout."},
+     .doc = "full: layer by layer over all neighbours; a list or an object samples as "
+            "sampler.fanout."},
     {.path = "evaluate.batch_size", .type = SL_KEY_INTEGER, AT(evaluate.batch_size), FIXED,
      .min = 1, .max = 2147483648.0,
      .fallback_note = "sampler.batch_size",

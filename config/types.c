@@ -18,19 +18,14 @@
 static const struct rule {
     const char *key, *words, *advice;
 } rules[] = {
-    {"features.kind", "file", "take \"file\", as rows are learned on graphs of one type alone"},
+    {"features.kind", "file or both",
+     "take \"both\": types that have no features then have learned rows"},
     {"task.hard.kind", "none", "take it out: walks go by edges of one relation"},
     {"evaluate.val_edges_as_input", "false", "take it out"},
     {"sampler.kind", "khop or weighted or labor", "take \"khop\""},
     {"sampler.subgraph", "directional", "take it out"},
-    {"sampler.disjoint", "false", "take it out"},
-    {"sampler.time", "none", "take it out"},
-    {"order.kind", "shuffled or listed", "take \"shuffled\""},
-    {"store.features", "auto or memory",
-     "take it out: features by type are read where they are mapped"},
-    {"cache.policy", "auto or none",
-     "take it out: features by type are read where they are mapped"},
-    {"updates.exchange", "board", "take it out: cores alone train it"},
+    {"order.kind", "shuffled or listed or parts", "take \"shuffled\""},
+    {"updates.exchange", "board", "take it out: models by type add gradients up on the board"},
 };
 
 bool sl_model_is_typed(enum sl_model_kind kind)
@@ -56,6 +51,15 @@ static int check_rule(const struct rule *rule, const struct sl_config *c,
                    "%s: found \"%s\" with data set '%s', whose graph has several types, wanted %s: "
                    "%s",
                    rule->key, found, ds->path, rule->words, rule->advice);
+}
+
+// What is mapped has no cache; what is read has the machine's.
+static int check_cache(const struct sl_config *c, const struct sl_dataset *ds)
+{
+    static const struct rule mapped = {
+        "cache.policy", "auto or none",
+        "take it out, or set store.features to \"storage\": mapped features by type have no cache"};
+    return sl_features_kinds[c->store.features].drive ? SL_OK : check_rule(&mapped, c, ds);
 }
 
 // "rsage", "rgat" or "external"
@@ -88,6 +92,16 @@ static int check_model(const struct sl_config *c, const struct sl_dataset *ds)
         list_kinds(typed, kinds, sizeof kinds));
 }
 
+static int check_learned(const struct sl_config *c, const struct sl_dataset *ds)
+{
+    if (sl_config_learned_dim(c) == 0 || sl_dataset_learned_rows(ds) > 0)
+        return SL_OK;
+    return sl_fail(SL_EINVAL,
+                   "features.kind: found \"both\" with data set '%s', each of whose types has "
+                   "features, wanted one without, whose rows are learned: take \"file\"",
+                   ds->path);
+}
+
 static int check_plain(const struct sl_config *c, const struct sl_dataset *ds)
 {
     if (c->task.relation[0])
@@ -105,20 +119,25 @@ static int check_plain(const struct sl_config *c, const struct sl_dataset *ds)
                    trains ? "sampler" : "evaluate", ds->path);
 }
 
-// Devices and nodes, as far as they are known.
-static int check_machine(const struct sl_config *c, const struct sl_dataset *ds)
+// As far as they are known.
+static int check_devices(const struct sl_config *c, const struct sl_dataset *ds)
 {
-    for (uint32_t d = 0; d < c->n_devices; d++)
-        if (c->devices[d].kind != SL_DEVICE_CPU)
+    const bool others = sl_config_is_external(c) && ds->typed.listed != 0;
+    for (uint32_t d = 0; (sl_config_is_links(c) || others) && d < c->n_devices; d++)
+        if (c->devices[d].kind == SL_DEVICE_CUDA)
             return sl_fail(SL_EUNSUPPORTED,
-                           "devices: found a GPU at [%u] with data set '%s', whose graph has "
-                           "several types, wanted cores alone: set devices to \"cpu\"",
-                           d, ds->path);
-    if (c->nodes > 1)
-        return sl_fail(SL_EUNSUPPORTED,
-                       "nodes: found %u with data set '%s', whose graph has several types, wanted "
-                       "1: set it to 1",
-                       c->nodes, ds->path);
+                           "devices: found a GPU for devices[%u] with data set '%s', whose graph "
+                           "has several types, and %s, wanted \"cpu\": set it to that",
+                           d, ds->path,
+                           sl_config_is_links(c) ? "task.kind \"link\""
+                                                 : "whose lists are not of the first of them");
+    for (uint32_t d = 0; d < c->n_devices; d++)
+        if (c->devices[d].kind == SL_DEVICE_CUDA && sl_features_kinds[c->store.features].reads)
+            return sl_fail(SL_EUNSUPPORTED,
+                           "store.features: found \"%s\" with devices[%u] a GPU and data set '%s', "
+                           "whose graph has several types, wanted \"memory\": set it to that, or "
+                           "devices to \"cpu\"",
+                           sl_features_kinds[c->store.features].word, d, ds->path);
     return SL_OK;
 }
 
@@ -127,18 +146,13 @@ int sl_config_check_types(const struct sl_config *c, const struct sl_dataset *ds
     if (ds->typed.n_types > 0)
         for (size_t i = 0; i < SL_COUNT_OF(rules); i++)
             SL_TRY(check_rule(&rules[i], c, ds));
+    if (ds->typed.n_types > 0)
+        SL_TRY(check_cache(c, ds));
     SL_TRY(check_model(c, ds));
-    return ds->typed.n_types > 0 ? check_machine(c, ds) : check_plain(c, ds);
-}
-
-void sl_config_settle_types(struct sl_config *c, const struct sl_dataset *ds)
-{
-    if (ds->typed.n_types == 0 || !c->evaluate.full || sl_config_is_links(c))
-        return;
-    c->evaluate.full = false;
-    c->evaluate.n_fanout = c->model.layers;
-    for (uint32_t l = 0; l < c->model.layers; l++)
-        c->evaluate.fanout[l] = -1;
+    if (ds->typed.n_types == 0)
+        return check_plain(c, ds);
+    SL_TRY(check_learned(c, ds));
+    return check_devices(c, ds);
 }
 
 bool sl_config_evaluates_all(const struct sl_config *c)

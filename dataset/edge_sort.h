@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <math.h>
+#include <string.h>
 
 enum { SL_EDGE_SORT_MIN_BYTES = 1 << 20 };
 
@@ -85,6 +86,7 @@ void sl_radix_sort(struct sl_radix_array *data, struct sl_radix_array *scratch, 
  */
 
 enum { SL_SINK_BATCH = 8192 };
+#define SL_SINK_NUMBERS UINT32_C(0x7f800000) // the bits of infinity
 
 struct sl_edge_sink {
     // Set before the first edge.
@@ -96,6 +98,10 @@ struct sl_edge_sink {
     bool drop_self_loops;
     bool swapped; // edges are stored as their reverse, in place of themselves
     bool of_two;  // the ends are of different types: none is a self-loop
+    // In the place of a weight an edge has the bits of its number in the source, from 0 on: finite
+    // as floats are below SL_SINK_NUMBERS.
+    bool numbered;
+    uint32_t number; // of the next edge
 
     // Counted.
     uint64_t n_read;       // edges of the source
@@ -115,12 +121,15 @@ int sl_edge_sink_flush(struct sl_edge_sink *in);
 static inline int sl_edge_sink_put(struct sl_edge_sink *in, uint32_t source, uint32_t destination,
                                    double weight)
 {
-    const float stored = fabsf((float)weight); // -0 is none of the marks below
+    float stored = fabsf((float)weight); // -0 is none of the marks below
     uint32_t larger = source > destination ? source : destination;
     bool loop = source == destination && !in->of_two;
     in->n_read++;
     in->n_self_loops += loop;
     in->n_underflows += weight > 0 && stored == 0;
+    if (in->numbered)
+        memcpy(&stored, &in->number, sizeof stored);
+    in->number++;
     in->max_id = larger > in->max_id ? larger : in->max_id;
     if (loop && in->drop_self_loops)
         return 0;

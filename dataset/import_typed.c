@@ -12,6 +12,9 @@
  *
  * Vertices are numbers from 0 within their type. Files are arrays (.npy: edges (2, E) or (E, 2)) or
  * lines of text, plain or gzip: source and target of an edge, a row of numbers a vertex, a vertex.
+ * Of a relation "times" and "features" are arrays with a row for each edge. "times" of a type has
+ * one for each vertex: edges from it have that time where their relation has none, and seeds have
+ * it unless "labels" has "times" of its own.
  * "heading": true leaves out the first line of edges, "weights": true takes their third column as
  * weights. The count of a type may be left out where its features are an array.
  */
@@ -23,6 +26,7 @@
 #include <sys/stat.h>
 
 #include "common/base/error.h"
+#include "dataset/edge_facts.h"
 #include "dataset/import_vertices.h"
 #include "dataset/typed_import.h"
 #include "dataset/yaml_reader.h"
@@ -108,7 +112,7 @@ static int count_rows(const struct typed *g, const struct sl_import_file *file, 
 
 static int read_type(struct sl_import *im, const struct typed *g, const cJSON *json, int i)
 {
-    static const char *const keys[] = {"name", "count", "features", NULL};
+    static const char *const keys[] = {"name", "count", "features", "times", NULL};
     const cJSON *count = cJSON_GetObjectItemCaseSensitive(json, "count");
     struct sl_import_file features = {0};
     struct sl_import_type *type;
@@ -127,17 +131,18 @@ static int read_type(struct sl_import *im, const struct typed *g, const cJSON *j
         rc = count_rows(g, &features, key, &n);
     if (rc == SL_OK)
         rc = sl_typed_import_add_type(im, g->path, get_text(json, "name"), n, &type);
-    if (rc == SL_OK)
-        type->feat = features;
-    else
+    if (rc < 0) {
         free(features.path);
-    return rc;
+        return rc;
+    }
+    type->feat = features;
+    return get_file(g, json, where, "times", &type->times);
 }
 
 static int read_relation(struct sl_import *im, const struct typed *g, const cJSON *json, int i)
 {
-    static const char *const keys[] = {"source",  "name",    "target",     "edges",
-                                       "weights", "heading", "reverse_of", NULL};
+    static const char *const keys[] = {"source", "name",     "target",  "edges",      "weights",
+                                       "times",  "features", "heading", "reverse_of", NULL};
     const cJSON *weights = cJSON_GetObjectItemCaseSensitive(json, "weights");
     struct sl_import_relation *r;
     char where[48];
@@ -148,6 +153,8 @@ static int read_relation(struct sl_import *im, const struct typed *g, const cJSO
     SL_TRY(get_file(g, json, where, "edges", &r->edges));
     if (!r->edges.path)
         return fail_key(g, where, "has no \"edges\": wanted the name of a file");
+    SL_TRY(get_file(g, json, where, "times", &r->times));
+    SL_TRY(get_file(g, json, where, "features", &r->feat));
     r->shape = SL_EDGES_EITHER;
     r->edges.heading = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(json, "heading"));
     r->weighted = weights && !cJSON_IsFalse(weights);
@@ -229,8 +236,8 @@ static int read_lists(struct sl_import *im, const struct typed *g)
 
 static int read_labels(struct sl_import *im, struct typed *g)
 {
-    static const char *const keys[] = {"type", "file", NULL};
-    struct sl_import_file file = {0};
+    static const char *const keys[] = {"type", "file", "times", NULL};
+    struct sl_import_file file = {0}, times = {0};
     g->labels = cJSON_GetObjectItemCaseSensitive(g->root, "labels");
     if (!g->labels)
         return im->split ? fail_key(g, "labels",
@@ -247,6 +254,13 @@ static int read_labels(struct sl_import *im, struct typed *g)
     if (rc == SL_OK && file.path)
         rc = sl_typed_import_labels(im, &file, (enum sl_task)g->task);
     free(file.path);
+    if (rc == SL_OK)
+        rc = get_file(g, g->labels, "labels", "times", &times);
+    const struct sl_import_type *first = &im->typed->type[0];
+    const char *of_seeds = times.path ? times.path : first->times.path;
+    if (rc == SL_OK && of_seeds)
+        rc = sl_edge_facts_put_seeds(&im->making.st, of_seeds, first->n);
+    free(times.path);
     return rc;
 }
 
@@ -304,7 +318,9 @@ const struct sl_import_format sl_import_typed = {
         "\"paper\", \"file\": \"area.npy\"} and \"splits\": {\"train\": \"train.npy\", \"val\": "
         "..., \"test\": ...}. Vertices are numbers within their type. Edges are (2, E) or "
         "(E, 2) arrays with \"weights\": FILE.npy, or lines with \"weights\": true for a third "
-        "column, \"heading\": true for a first line with names.",
+        "column, \"heading\": true for a first line with names; \"times\": FILE.npy and "
+        "\"features\": FILE.npy have a row for each edge. \"times\" of a type are those of edges "
+        "from it, and of seeds; \"times\" of \"labels\" of seeds alone.",
     .example = "sluice import typed movies --reverse --out data/movies",
     .has_features = true,
     .has_weights = true,

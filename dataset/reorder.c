@@ -9,9 +9,12 @@
  * same seed makes mini-batches of the same vertices. vertex_map.npy leads back to the ids of the
  * data set that was first reordered, however often that was done.
  *
+ * A graph of several types keeps each type's range of ids: the order of all vertices is taken apart
+ * by type, and each relation's lists follow the vertices of its target type.
+ *
  * Memory: 8 bytes a vertex beside what the order takes; arrays go from mapped
  * files to mapped files, whose pages the kernel writes and drops when it needs memory. Threads take
- * blocks of new vertices, each with a place of its own in the output.
+ * blocks of new vertices or lists, each with a place of its own in the output.
  */
 #include "dataset/reorder.h"
 
@@ -44,6 +47,13 @@ enum { VERTICES_PER_TICK = 65536 };
 
 const char *const sl_reorder_kinds[] = {"degree", "hotness", "reads", "bfs", NULL};
 
+// What the rows of a file are of: vertices, or the edges of lists, in a contiguous range.
+struct range {
+    bool by_edge;
+    uint64_t first, n; // vertices, lists
+    uint64_t first_edge, n_rows;
+};
+
 struct pass {
     struct sl_reorder *run;
     struct sl_dataset ds;
@@ -52,27 +62,52 @@ struct pass {
     struct sl_vertex_blocks blocks;
 
     // Of the arrays in work.
-    const int64_t *offsets; // (n_nodes + 1) new
+    const int64_t *offsets; // (sl_dataset_lists() + 1) new
     void *sources;
     bool wide; // sources are int64
     struct {
         const char *from;
         char *to;
         size_t row_bytes;
+        struct range of;
     } rows;
 
     // Found by each thread, before [0] and after [1]: how near what is used together lies.
     struct {
-        double first_tenth[2]; // edges whose source is among the first tenth of the ids
+        double first_tenth[2]; // edges whose source is among the first tenth of its type's ids
         double length[2];      // sum of |u - v| over edges
     } found[SL_VERTEX_THREADS_MAX];
 };
 
 // ---- passes by all threads ----------------------------------------------------------------------
 
-static int run_pass(struct pass *r, const char *what, int (*body)(void *, int))
+// Over n vertices or lists.
+static int run_pass(struct pass *r, const char *what, uint64_t n, int (*body)(void *, int))
 {
+    r->blocks.n_nodes = n;
     return sl_vertex_blocks_run(&r->blocks, what, body, r);
+}
+
+// A list of the new graph.
+struct list {
+    uint64_t v, old_v; // the vertex whose list it is, and by its present id
+    uint64_t old;      // the list by its present number
+    uint64_t first, n; // vertices that its sources are among
+};
+
+static struct list list_at(const struct pass *r, uint64_t number)
+{
+    const struct sl_dataset *ds = &r->ds;
+    const struct sl_typed *t = &ds->typed;
+    const uint64_t v = sl_dataset_list_vertex(ds, number);
+    struct list list = {.v = v, .old_v = r->order[v], .old = r->order[v], .n = ds->n_nodes};
+    if (t->n_types == 0)
+        return list;
+    const struct sl_relation *of = &t->relation[sl_typed_relation_of(t, number)];
+    list.old = sl_relation_row(t, of, list.old_v);
+    list.first = t->type[of->source].first;
+    list.n = t->type[of->source].n;
+    return list;
 }
 
 static uint64_t distance(uint64_t a, uint64_t b)
@@ -84,12 +119,14 @@ static int move_edges(void *context, int thread)
 {
     struct pass *r = context;
     const struct sl_dataset *ds = &r->ds;
-    uint64_t begin, end, tenth = ds->n_nodes / 10;
+    uint64_t begin, end;
     while (sl_vertex_blocks_take(&r->blocks, &begin, &end)) {
         uint64_t near[2] = {0}, sum[2] = {0};
-        for (uint64_t v = begin; v < end; v++) {
-            uint64_t old = r->order[v], at = (uint64_t)r->offsets[v];
-            for (uint64_t e = ds->indptr[old]; e < ds->indptr[old + 1]; e++, at++) {
+        for (uint64_t number = begin; number < end; number++) {
+            const struct list list = list_at(r, number);
+            const uint64_t tenth = list.first + list.n / 10;
+            uint64_t at = (uint64_t)r->offsets[number];
+            for (uint64_t e = ds->indptr[list.old]; e < ds->indptr[list.old + 1]; e++, at++) {
                 uint32_t before = sl_dataset_source(ds, e), after = r->rank[before];
                 if (r->wide)
                     ((int64_t *)r->sources)[at] = after;
@@ -97,8 +134,8 @@ static int move_edges(void *context, int thread)
                     ((int32_t *)r->sources)[at] = (int32_t)after;
                 near[0] += before < tenth;
                 near[1] += after < tenth;
-                sum[0] += distance(before, old);
-                sum[1] += distance(after, v);
+                sum[0] += distance(before, list.old_v);
+                sum[1] += distance(after, list.v);
             }
         }
         for (int i = 0; i < 2; i++) {
@@ -114,9 +151,11 @@ static int move_rows(void *context, int thread)
     struct pass *r = context;
     uint64_t begin, end;
     size_t bytes = r->rows.row_bytes;
+    const uint64_t first = r->rows.of.first;
     while (sl_vertex_blocks_take(&r->blocks, &begin, &end)) {
-        for (uint64_t v = begin; v < end; v++)
-            memcpy(r->rows.to + v * bytes, r->rows.from + r->order[v] * bytes, bytes);
+        for (uint64_t i = begin; i < end; i++)
+            memcpy(r->rows.to + i * bytes, r->rows.from + (r->order[first + i] - first) * bytes,
+                   bytes);
     }
     return SL_OK;
 }
@@ -126,12 +165,16 @@ static int move_edge_rows(void *context, int thread)
     struct pass *r = context;
     uint64_t begin, end;
     size_t bytes = r->rows.row_bytes;
+    const struct range *of = &r->rows.of;
     (void)thread;
     while (sl_vertex_blocks_take(&r->blocks, &begin, &end)) {
-        for (uint64_t v = begin; v < end; v++)
-            memcpy(r->rows.to + (uint64_t)r->offsets[v] * bytes,
-                   r->rows.from + r->ds.indptr[r->order[v]] * bytes,
-                   sl_dataset_degree(&r->ds, r->order[v]) * bytes);
+        for (uint64_t i = begin; i < end; i++) {
+            const uint64_t old = list_at(r, of->first + i).old;
+            const uint64_t to = (uint64_t)r->offsets[of->first + i] - of->first_edge;
+            memcpy(r->rows.to + to * bytes,
+                   r->rows.from + (r->ds.indptr[old] - of->first_edge) * bytes,
+                   sl_dataset_degree(&r->ds, old) * bytes);
+        }
     }
     return SL_OK;
 }
@@ -148,13 +191,13 @@ static int create(struct pass *r, const char *name, enum sl_dtype dtype, int ndi
 
 static int write_offsets(struct pass *r, struct sl_npy_writer **w)
 {
-    const uint64_t n = r->ds.n_nodes + 1;
+    const uint64_t n_lists = sl_dataset_lists(&r->ds), n = n_lists + 1;
     void *data;
     SL_TRY(create(r, "indptr.npy", SL_DTYPE_I64, 1, &n, w, &data));
     int64_t *offsets = data;
     offsets[0] = 0;
-    for (uint64_t v = 0; v < r->ds.n_nodes; v++)
-        offsets[v + 1] = offsets[v] + (int64_t)sl_dataset_degree(&r->ds, r->order[v]);
+    for (uint64_t i = 0; i < n_lists; i++)
+        offsets[i + 1] = offsets[i] + (int64_t)sl_dataset_degree(&r->ds, list_at(r, i).old);
     r->offsets = offsets;
     return SL_OK;
 }
@@ -165,46 +208,64 @@ static int write_topology(struct pass *r)
     r->wide = r->ds.n_nodes > INT32_MAX;
     SL_TRY(create(r, "indices.npy", r->wide ? SL_DTYPE_I64 : SL_DTYPE_I32, 1, &r->ds.n_edges, &w,
                   &r->sources));
-    return sl_npy_writer_close(&w, run_pass(r, "edges", move_edges));
+    return sl_npy_writer_close(&w, run_pass(r, "edges", sl_dataset_lists(&r->ds), move_edges));
 }
 
-// A file with a row for each vertex (move_rows) or edge (move_edge_rows).
+static struct range vertices(uint64_t first, uint64_t n)
+{
+    return (struct range){.first = first, .n = n, .n_rows = n};
+}
+
+// A file with a row for each of shape[0] vertices or edges.
 static int write_rows(struct pass *r, const char *name, enum sl_dtype dtype, int ndim,
-                      const uint64_t *shape, const void *from, int (*move)(void *, int))
+                      const uint64_t *shape, const void *from, struct range of)
 {
     struct sl_npy_writer *w;
     void *to;
     SL_TRY(create(r, name, dtype, ndim, shape, &w, &to));
+    r->rows.of = of;
     r->rows.from = from;
     r->rows.to = to;
     r->rows.row_bytes = sl_dtype_bytes(dtype);
     for (int i = 1; i < ndim; i++)
         r->rows.row_bytes *= shape[i];
-    return sl_npy_writer_close(&w, run_pass(r, name, move));
+    return sl_npy_writer_close(&w,
+                               run_pass(r, name, of.n, of.by_edge ? move_edge_rows : move_rows));
 }
 
 // Rows are read in any order: what is larger than the memory is not to be read ahead.
-static void advise_features(const struct sl_dataset *ds)
+static void advise_features(const void *feat, uint64_t bytes)
 {
-    uint64_t bytes = ds->n_nodes * ds->feat_dim * sl_dtype_bytes(ds->feat_dtype);
-    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), begin = (uintptr_t)ds->feat / page * page;
-    if (ds->feat && bytes > sl_device_memory_available() / 2)
-        madvise((void *)begin, bytes + ((uintptr_t)ds->feat - begin), MADV_RANDOM);
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), begin = (uintptr_t)feat / page * page;
+    if (bytes > sl_device_memory_available() / 2)
+        madvise((void *)begin, bytes + ((uintptr_t)feat - begin), MADV_RANDOM);
+}
+
+static int write_features(struct pass *r, const char *name, enum sl_dtype dtype, uint64_t first,
+                          const uint64_t shape[2], const void *feat)
+{
+    if (!feat)
+        return SL_OK;
+    advise_features(feat, shape[0] * shape[1] * sl_dtype_bytes(dtype));
+    return write_rows(r, name, dtype, 2, shape, feat, vertices(first, shape[0]));
 }
 
 static int write_vertices(struct pass *r)
 {
     const struct sl_dataset *ds = &r->ds;
-    advise_features(ds);
-    if (ds->feat)
-        SL_TRY(write_rows(r, "node_feat.npy", ds->feat_dtype, 2,
-                          (uint64_t[]){ds->n_nodes, ds->feat_dim}, ds->feat, move_rows));
+    const uint64_t labels[] = {sl_dataset_labelled(ds), ds->n_classes};
+    SL_TRY(write_features(r, "node_feat.npy", ds->feat_dtype, 0,
+                          (const uint64_t[]){ds->n_nodes, ds->feat_dim}, ds->feat));
+    for (uint32_t i = 0; i < ds->typed.n_types; i++) {
+        const struct sl_vertex_type *t = &ds->typed.type[i];
+        const uint64_t shape[] = {t->n, t->feat_dim};
+        SL_TRY(write_features(r, ds->files->typed[i].name, t->feat_dtype, t->first, shape, t->feat));
+    }
+    const struct range of = vertices(0, labels[0]);
     if (ds->label)
-        SL_TRY(
-            write_rows(r, "node_label.npy", SL_DTYPE_I32, 1, &ds->n_nodes, ds->label, move_rows));
+        SL_TRY(write_rows(r, "node_label.npy", SL_DTYPE_I32, 1, labels, ds->label, of));
     if (ds->target)
-        SL_TRY(write_rows(r, "node_label.npy", ds->target_dtype, 2,
-                          (uint64_t[]){ds->n_nodes, ds->n_classes}, ds->target, move_rows));
+        SL_TRY(write_rows(r, "node_label.npy", ds->target_dtype, 2, labels, ds->target, of));
     return SL_OK;
 }
 
@@ -272,24 +333,47 @@ static bool is_known(const struct pass *r, const char *name)
     return access(sl_staging_file(&r->run->making.st, name, path), F_OK) == 0;
 }
 
+// By a file's name: edge_*.npy and node_*.npy; node_*.TYPE.npy of the vertices of one type, and
+// edge_*.SOURCE.NAME.TARGET.npy of the edges of one relation. False: none of these.
+static bool find_range(const struct sl_dataset *ds, const char *name, struct range *of)
+{
+    const struct sl_typed *t = &ds->typed;
+    char pattern[3 * SL_TYPE_NAME_BYTES + 16];
+    const bool by_edge = fnmatch("edge_*.npy", name, 0) == 0;
+    *of = by_edge ? (struct range){true, 0, sl_dataset_lists(ds), 0, ds->n_edges}
+                  : vertices(0, ds->n_nodes);
+    for (uint32_t i = 0; i < t->n_types; i++) {
+        snprintf(pattern, sizeof pattern, "node_*.%s.npy", t->type[i].name);
+        if (fnmatch(pattern, name, 0) == 0)
+            *of = vertices(t->type[i].first, t->type[i].n);
+    }
+    for (uint32_t i = 0; i < t->n_relations; i++) {
+        const struct sl_relation *r = &t->relation[i];
+        snprintf(pattern, sizeof pattern, "edge_*.%s.%s.%s.npy", t->type[r->source].name, r->name,
+                 t->type[r->target].name);
+        if (fnmatch(pattern, name, 0) == 0)
+            *of =
+                (struct range){true, r->first_row, t->type[r->target].n, r->first_edge, r->n_edges};
+    }
+    return by_edge || fnmatch("node_*.npy", name, 0) == 0;
+}
+
 // node_id.npy of `import --relabel`, edge_weight.npy, edge_feat.npy and whatever else has a row a
 // vertex or an edge.
 static int write_extra(struct pass *r, const char *name)
 {
     char path[SL_STAGING_PATH_BYTES + 300];
     struct sl_npy npy;
+    struct range of;
     snprintf(path, sizeof path, "%s/%s", r->ds.path, name);
-    const bool by_edge = fnmatch("edge_*.npy", name, 0) == 0;
-    const uint64_t n = by_edge ? r->ds.n_edges : r->ds.n_nodes;
-    if ((!by_edge && fnmatch("node_*.npy", name, 0) != 0) || is_known(r, name))
+    if (!find_range(&r->ds, name, &of) || is_known(r, name))
         return SL_OK;
     // What is no array of rows is left out, which the summary tells.
     if (sl_npy_open(path, &npy) < 0)
         return SL_OK;
     int rc = SL_OK;
-    if (npy.head.ndim >= 1 && npy.head.shape[0] == n)
-        rc = write_rows(r, name, npy.head.dtype, npy.head.ndim, npy.head.shape, npy.data,
-                        by_edge ? move_edge_rows : move_rows);
+    if (npy.head.ndim >= 1 && npy.head.shape[0] == of.n_rows)
+        rc = write_rows(r, name, npy.head.dtype, npy.head.ndim, npy.head.shape, npy.data, of);
     sl_npy_close(&npy);
     return rc;
 }
@@ -414,15 +498,20 @@ static int on_vertices(void *progress, uint64_t n)
     return SL_OK;
 }
 
-// hotness[v] *= the share of its list that a hop reads.
+// hotness[v] *= the share of its lists that a hop reads.
 static void by_entry(const struct sl_dataset *ds, int64_t fanout, uint32_t *hotness)
 {
     for (uint64_t v = 0; v < ds->n_nodes; v++) {
-        const uint64_t degree = sl_dataset_degree(ds, v);
+        uint64_t list, entries = 0, read = 0;
+        for (uint32_t relation = 0; sl_dataset_next_list(ds, v, &relation, &list);) {
+            const uint64_t degree = sl_dataset_degree(ds, list);
+            entries += degree;
+            read += fanout < 0 ? degree : SL_MIN(degree, (uint64_t)fanout);
+        }
         float visits;
         memcpy(&visits, &hotness[v], sizeof visits);
-        if (fanout >= 0 && degree > (uint64_t)fanout)
-            visits *= (float)fanout / (float)degree;
+        if (read < entries)
+            visits *= (float)read / (float)entries;
         memcpy(&hotness[v], &visits, sizeof visits);
     }
 }
@@ -460,12 +549,30 @@ static int by_visits(const struct sl_dataset *ds, const int64_t *fanout, uint32_
     return rc;
 }
 
-// In-degrees are below 2^32 (validation).
+// In-degrees are below 2^32 (validation); of several lists as far as that goes.
 static int by_in_degree(const struct sl_dataset *ds, uint32_t *degree, uint32_t *starts)
 {
-    for (uint64_t v = 0; v < ds->n_nodes; v++)
-        degree[v] = (uint32_t)sl_dataset_degree(ds, v);
+    for (uint64_t v = 0; v < ds->n_nodes; v++) {
+        uint64_t list, n = 0;
+        for (uint32_t relation = 0; sl_dataset_next_list(ds, v, &relation, &list);)
+            n += sl_dataset_degree(ds, list);
+        degree[v] = (uint32_t)SL_MIN(n, (uint64_t)UINT32_MAX);
+    }
     return sl_hotness_order(degree, ds->n_nodes, NULL, starts, NULL);
+}
+
+// Appends the sources of a list that have not been seen.
+static uint64_t append_new(const struct sl_dataset *ds, uint64_t list, uint8_t *seen,
+                           uint32_t *order, uint64_t n)
+{
+    for (uint64_t e = ds->indptr[list]; e < ds->indptr[list + 1]; e++) {
+        uint32_t u = sl_dataset_source(ds, e);
+        if (!seen[u]) {
+            seen[u] = 1;
+            order[n++] = u;
+        }
+    }
+    return n;
 }
 
 static int search(const struct sl_dataset *ds, const uint32_t *starts, uint8_t *seen,
@@ -481,13 +588,9 @@ static int search(const struct sl_dataset *ds, const uint32_t *starts, uint8_t *
             order[n++] = starts[next_start];
         }
         uint32_t v = order[head++];
-        for (uint64_t e = ds->indptr[v]; e < ds->indptr[v + 1]; e++) {
-            uint32_t u = sl_dataset_source(ds, e);
-            if (!seen[u]) {
-                seen[u] = 1;
-                order[n++] = u;
-            }
-        }
+        uint64_t list;
+        for (uint32_t relation = 0; sl_dataset_next_list(ds, v, &relation, &list);)
+            n = append_new(ds, list, seen, order, n);
         if (head % VERTICES_PER_TICK == 0) {
             SL_TRY(sl_interrupt_check());
             sl_progress_set(progress, head);
@@ -518,6 +621,20 @@ static int breadth_first(const struct sl_dataset *ds, struct sl_progress *progre
 
 // ---- the command --------------------------------------------------------------------------------
 
+// Takes the order apart by type: each has its own ids, in the order that its vertices had.
+static void keep_types(struct pass *r)
+{
+    const struct sl_typed *t = &r->ds.typed;
+    uint64_t next[SL_TYPES_MAX];
+    if (t->n_types == 0)
+        return;
+    for (uint32_t i = 0; i < t->n_types; i++)
+        next[i] = t->type[i].first;
+    memcpy(r->rank, r->order, r->ds.n_nodes * sizeof *r->rank);
+    for (uint64_t i = 0; i < r->ds.n_nodes; i++)
+        r->order[next[sl_typed_type_of(t, r->rank[i])]++] = r->rank[i];
+}
+
 static int make_order(struct pass *r)
 {
     const struct sl_dataset *ds = &r->ds;
@@ -539,6 +656,7 @@ static int make_order(struct pass *r)
         break;
     case SL_REORDER_BY_BFS: SL_TRY(breadth_first(ds, progress, r->order)); break;
     }
+    keep_types(r);
     for (uint64_t v = 0; v < ds->n_nodes; v++)
         r->rank[r->order[v]] = (uint32_t)v;
     return sl_interrupt_check();
@@ -571,7 +689,8 @@ int sl_reorder_run(struct sl_reorder *run)
     if (!r)
         return sl_fail(SL_ENOMEM, "reorder: no memory");
     r->run = run;
-    int rc = sl_dataset_open(run->source, SL_NEED_TOPOLOGY, SL_CHECK_CACHED, 0, &r->ds);
+    int rc =
+        sl_dataset_open(run->source, SL_NEED_TOPOLOGY | SL_TAKES_TYPES, SL_CHECK_CACHED, 0, &r->ds);
     sl_vertex_blocks_init(&r->blocks, r->ds.n_nodes, run->n_threads, &run->making.progress);
     if (rc == SL_OK)
         rc = sl_dataset_builder_run(&run->making, r, write_all, summarise);

@@ -140,11 +140,24 @@ static int write_metadata(const struct work *w)
     return sl_metadata_save(path, root);
 }
 
+// Rows of several widths are in a file for each type.
+static int refuse_types(const struct sl_dataset *ds)
+{
+    if (ds->typed.n_types == 0)
+        return SL_OK;
+    return sl_fail(SL_EUNSUPPORTED,
+                   "stripe: data set %s: found several types, whose features are a file each, "
+                   "wanted one node_feat.npy: move node_feat.TYPE.npy of the types with most bytes "
+                   "(`sluice inspect`) to other drives, and leave links in their places (ln -s)",
+                   ds->path);
+}
+
 static int make(struct work *w)
 {
     struct sl_stripe_making *m = w->m;
     struct sl_stripes *s = &m->made;
     const uint64_t row = w->ds.feat_dim * sl_dtype_bytes(w->ds.feat_dtype);
+    SL_TRY(refuse_types(&w->ds));
     if (m->n < 1 || m->n > SL_STRIPES_MAX)
         return sl_fail(SL_EINVAL, "stripe: found %u times --to, wanted 1 to %d directories", m->n,
                        SL_STRIPES_MAX);
@@ -176,8 +189,8 @@ int sl_stripe_make(struct sl_stripe_making *m)
     sl_interrupt_catch();
     int rc = sl_failpoint_init();
     if (rc == SL_OK)
-        rc = sl_dataset_open(m->dataset, SL_NEED_TOPOLOGY | SL_NEED_FEATURES, SL_CHECK_CACHED, 0,
-                             &w->ds);
+        rc = sl_dataset_open(m->dataset, SL_NEED_TOPOLOGY | SL_NEED_FEATURES | SL_TAKES_TYPES,
+                             SL_CHECK_CACHED, 0, &w->ds);
     if (rc == SL_OK)
         rc = make(w);
     sl_progress_clear(&w->progress);

@@ -11,6 +11,7 @@
 #include "common/base/narrow.h"
 #include "common/text/units.h"
 #include "dataset/csv_rows.h"
+#include "dataset/edge_facts.h"
 #include "dataset/import_vertices.h"
 #include "dataset/line_scan.h"
 
@@ -268,6 +269,12 @@ static struct sl_import_relation *source_of(struct sl_typed_import *t, struct sl
     return r->swapped ? &t->relation[r->reverse_of] : r;
 }
 
+// Whether a relation's own files have some, or those of the one whose reverse it is.
+static bool has_facts(const struct sl_import_relation *r)
+{
+    return r->times.path || r->feat.path;
+}
+
 static int check_count(const struct sl_import_relation *r, uint64_t found)
 {
     if (r->n_wanted == UINT64_MAX || r->n_wanted == found)
@@ -287,12 +294,21 @@ static int put_relation(struct sl_import *im, uint32_t i, const uint64_t *first,
     const uint64_t n_read = in->n_read, n_loops = in->n_self_loops, n_lost = in->n_underflows,
                    n_before = im->csc.n_edges;
     const bool within = r->source == r->target;
-    in->weighted = from->weighted && im->weights;
+    in->numbered = has_facts(from);
+    in->number = 0;
+    in->weighted = (from->weighted && im->weights) || in->numbered;
     in->both_ways = r->reverse_of == i && im->reverse;
     in->swapped = r->swapped;
     in->of_two = !within;
     SL_TRY(read_edges(im, from));
-    SL_TRY(check_count(from, in->n_read - n_read));
+    from->n_read = in->n_read - n_read;
+    SL_TRY(check_count(from, from->n_read));
+    if (in->numbered && from->n_read >= SL_SINK_NUMBERS)
+        return sl_fail(SL_EUNSUPPORTED,
+                       "import %s: found %" PRIu64 " edges that have times or features, wanted "
+                       "fewer than %" PRIu32,
+                       from->edges.path ? from->edges.path : im->source, from->n_read,
+                       SL_SINK_NUMBERS);
     SL_TRY(sl_edge_sink_flush(in));
     SL_TRY(sl_edge_sort_finish(in->sort));
     sl_progress_begin(&im->making.progress, r->name, in->n_read - n_read, "edges");
@@ -316,23 +332,59 @@ static int put_relation(struct sl_import *im, uint32_t i, const uint64_t *first,
     return SL_OK;
 }
 
+// Times and features of edges, some of which were sorted with their numbers.
+static int put_facts(struct sl_import *im, const uint64_t *first, bool numbered, bool weighted)
+{
+    struct sl_typed_import *t = im->typed;
+    struct sl_edge_facts *facts = calloc(t->n_relations, sizeof *facts);
+    if (!facts)
+        return sl_fail(SL_ENOMEM, "import %s: no memory for %u relations", im->source,
+                       t->n_relations);
+    for (uint32_t i = 0; i < t->n_relations; i++) {
+        struct sl_import_relation *r = &t->relation[i];
+        const struct sl_import_relation *from = source_of(t, r);
+        const struct sl_import_type *source = &t->type[r->source];
+        facts[i] = (struct sl_edge_facts){.times = from->times.path,
+                                          .feat = from->feat.path,
+                                          .source_times = source->times.path,
+                                          .n_read = from->n_read,
+                                          .first_source = first[r->source],
+                                          .n_sources = source->n,
+                                          .n_rows = t->type[r->target].n,
+                                          .n_edges = r->n_edges};
+        snprintf(facts[i].key, sizeof facts[i].key, "%s.%s.%s", source->name, r->name,
+                 t->type[r->target].name);
+    }
+    const struct sl_edge_facts_spec spec = {facts, t->n_relations, im->csc.max_degree, numbered,
+                                            weighted};
+    int rc = sl_edge_facts_write(&im->making.st, &spec, &im->csc.has_weights, &im->making.progress);
+    free(facts);
+    return rc;
+}
+
 static int put_relations(struct sl_import *im)
 {
     struct sl_typed_import *t = im->typed;
     struct sl_csc_files *files = NULL;
-    bool weighted = false;
+    bool weighted = false, numbered = false, timed = false;
     uint64_t first[SL_TYPES_MAX], n = 0;
     for (uint32_t i = 0; i < t->n_types; n += t->type[i++].n)
         first[i] = n;
     for (uint32_t i = 0; i < t->n_relations; i++) {
         t->n_rows += t->type[t->relation[i].target].n;
         weighted |= t->relation[i].weighted && im->weights;
+        numbered |= has_facts(&t->relation[i]);
     }
-    int rc = sl_csc_open(&im->making.st, t->n_rows, n, weighted, &im->csc, &files);
+    int rc = sl_csc_open(&im->making.st, t->n_rows, n, weighted || numbered, &im->csc, &files);
     for (uint32_t i = 0; i < t->n_relations && rc == SL_OK; i++)
         rc = put_relation(im, i, first, files);
     SL_TRY(sl_csc_close(files, rc));
+    im->edge_sink.numbered = false;
     im->edge_sink.weighted = weighted;
+    for (uint32_t i = 0; i < t->n_types; i++)
+        timed |= t->type[i].times.path != NULL;
+    if (numbered || timed)
+        SL_TRY(put_facts(im, first, numbered, weighted));
     im->edge_sink.both_ways = false;
     im->unit_weights = false; // of one relation
     return sl_import_drop_units(im);
@@ -383,6 +435,43 @@ static int check_weights(const struct sl_import *im)
     return SL_OK;
 }
 
+// What times and features of edges do not go with.
+static int check_facts(const struct sl_import *im)
+{
+    const struct sl_typed_import *t = im->typed;
+    const char *odd = im->add_self_loops     ? "--add-self-loops, whose edges have none"
+                      : im->duplicates_given ? "--duplicates, as the first of equal edges is kept"
+                                             : NULL;
+    for (uint32_t i = 0; i < t->n_types; i++)
+        if (t->type[i].times.text)
+            return sl_fail(SL_EINVAL,
+                           "import %s: type %s: found %s, wanted times as a .npy array with one "
+                           "for each vertex: numpy.save() makes one",
+                           im->source, t->type[i].name, t->type[i].times.path);
+    for (uint32_t i = 0; i < t->n_files; i++) {
+        const struct sl_import_relation *r = &t->relation[i];
+        if (!has_facts(r))
+            continue;
+        if (odd)
+            return sl_fail(SL_EINVAL,
+                           "import %s: relation %s has times or features of edges, found %s: leave "
+                           "it out",
+                           im->source, r->name, odd);
+        if (r->weighted)
+            return sl_fail(SL_EINVAL,
+                           "import %s: relation %s has weights beside times or features of edges: "
+                           "wanted weights alone, or none: leave one out, or make the weights a "
+                           "column of the features",
+                           im->source, r->name);
+        if (r->times.text || r->feat.text)
+            return sl_fail(SL_EINVAL,
+                           "import %s: relation %s: found %s, wanted times and features of edges "
+                           "as .npy arrays with a row for each edge: numpy.save() makes one",
+                           im->source, r->name, r->times.text ? r->times.path : r->feat.path);
+    }
+    return SL_OK;
+}
+
 int sl_typed_import_finish(struct sl_import *im)
 {
     struct sl_typed_import *t = im->typed;
@@ -391,6 +480,7 @@ int sl_typed_import_finish(struct sl_import *im)
         return sl_fail(SL_EFORMAT, "import %s: found %u types and %u relations: wanted some",
                        im->source, t->n_types, t->n_relations);
     SL_TRY(check_weights(im));
+    SL_TRY(check_facts(im));
     SL_TRY(add_reverses(im));
     SL_TRY(put_relations(im));
     for (uint32_t i = 0; i < t->n_types; i++) {
@@ -460,10 +550,12 @@ static void close_typed(struct sl_import *im)
 {
     struct sl_typed_import *t = im->typed;
     for (uint32_t i = 0; i < t->n_types; i++)
-        free(t->type[i].feat.path);
+        free(t->type[i].feat.path), free(t->type[i].times.path);
     for (uint32_t i = 0; i < t->n_files; i++) {
         free(t->relation[i].edges.path);
         free(t->relation[i].weights.path);
+        free(t->relation[i].times.path);
+        free(t->relation[i].feat.path);
     }
     free(t);
 }

@@ -32,7 +32,7 @@ struct sl_import_file {
 struct sl_import_type {
     char name[SL_TYPE_NAME_BYTES];
     uint64_t n;
-    struct sl_import_file feat;
+    struct sl_import_file feat, times; // times: of its vertices, an array
     // Once they are read.
     uint32_t feat_dim; // 0 = no features
     bool half;
@@ -46,7 +46,9 @@ struct sl_import_relation {
     struct sl_import_file
         weights; // an array; none: of a text the third column is, where `weighted`
     bool weighted;
-    uint64_t n_wanted; // edges of the source; UINT64_MAX: any number
+    struct sl_import_file times, feat; // arrays with a row for each edge (edge_facts.h)
+    uint64_t n_read;                   // edges of the source
+    uint64_t n_wanted;                 // edges of the source; UINT64_MAX: any number
     // Of an importer that has no such files: starts the sort and puts the edges. NULL: files.
     int (*read)(struct sl_import *im, void *of);
     void *of;

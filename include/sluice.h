@@ -352,7 +352,8 @@ struct sluice_arrays {
     void *features;
     // (n_seeds) of the seeds in the list that an epoch goes through; (n_positive) of the pairs
     int64_t *places;
-    int64_t *seed_of; // (n_nodes) number of the vertex's seed, with "sampler.disjoint"; or NULL
+    // (n_nodes) number of the vertex's seed, with "sampler.disjoint"; or NULL
+    int64_t *seed_of;
     // (2, n_pairs) sources, then targets, of a graph with types numbers within their types' parts;
     // or NULL, as the next
     int64_t *pairs;

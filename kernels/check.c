@@ -695,6 +695,26 @@ int sl_check_gcn_scales(const struct sl_gcn_scales_args *args, struct sl_mempool
     return SL_OK;
 }
 
+int sl_check_join_rows(const struct sl_join_rows_args *args)
+{
+    uint64_t edges = args->first_edge;
+    WANT((uint64_t)args->n_dst * args->n_parts < UINT32_MAX,
+         "%u rows of %u parts: wanted less "
+         "than 2^32",
+         args->n_dst, args->n_parts);
+    WANT(args->n_parts > 0 && args->part && args->first_source, "there is no part");
+    for (uint32_t p = 0; p < args->n_parts; p++) {
+        SL_TRY(sl_check_csr(OPERATION, &args->part[p]));
+        WANT(args->part[p].n_dst == args->n_dst, "part %u has %u rows: wanted %u", p,
+             args->part[p].n_dst, args->n_dst);
+        edges += args->part[p].n_edges;
+    }
+    WANT(edges <= UINT32_MAX, "%llu edges: wanted less than 2^32", (unsigned long long)edges);
+    WANT(args->indptr && args->rows, "indptr or rows is NULL");
+    WANT(edges == 0 || args->indices, "indices is NULL");
+    return SL_OK;
+}
+
 int sl_check_block_diagonal(const float *a, uint32_t heads, uint32_t width, float *matrix)
 {
     SL_TRY(sl_check_heads(OPERATION, heads, width));
@@ -723,6 +743,20 @@ int sl_check_spread_heads(const float *x, uint64_t rows, uint32_t heads, uint32_
 {
     SL_TRY(sl_check_heads(OPERATION, heads, width));
     WANT(rows == 0 || (x && y), "x or y is NULL");
+    return SL_OK;
+}
+
+int sl_check_curve(enum sl_curve_kind f, uint64_t n, const float *x, float *y)
+{
+    WANT((int)f >= SL_CURVE_GELU && (int)f <= SL_CURVE_SIGMOID, "%d is no curve", (int)f);
+    WANT(n == 0 || (x && y), "x or y is NULL");
+    return SL_OK;
+}
+
+int sl_check_curve_backward(enum sl_curve_kind f, uint64_t n, const float *x, float *dy)
+{
+    WANT((int)f >= SL_CURVE_GELU && (int)f <= SL_CURVE_SIGMOID, "%d is no curve", (int)f);
+    WANT(n == 0 || (x && dy), "x or dy is NULL");
     return SL_OK;
 }
 

@@ -327,6 +327,28 @@ struct sl_fix_loops_args {
 };
 
 /*
+ * Several adjacencies with the same rows as one, whose row i * n_parts + p is row i of part p: all
+ * edges of a row are neighbours, part after part, and `rows` tells them without regard to parts.
+ * Lists may be joined one behind the other: the last element of indptr and of rows is the first of
+ * what comes next.
+ */
+struct sl_join_rows_args {
+    uint32_t n_dst, n_parts;
+    const struct sl_csr_view *part; // (n_parts), the processor's; each of n_dst rows
+    const uint32_t *first_source;   // (n_parts), the processor's; added to the part's indices
+    uint32_t first_edge;            // where these edges begin
+    uint32_t *indptr;               // out (n_dst * n_parts + 1)
+    uint32_t *rows;                 // out (n_dst + 1)
+    uint32_t *indices;              // out, the whole list: written from first_edge on
+};
+
+// Functions whose slope is told by what goes in.
+enum sl_curve_kind {
+    SL_CURVE_GELU,    // x Phi(x), as torch.nn.GELU
+    SL_CURVE_SIGMOID, // 1 / (1 + e^-x)
+};
+
+/*
  * The scales of a graph convolution on a hop (trainer/model/layer_gcn.c has the formula). With r =
  * 1 / sqrt(in-degree of the destination), c = 1 / sqrt(degree of the source), 0 where the degree is
  * 0:
@@ -578,6 +600,7 @@ struct sl_kernels {
     int (*count_loops)(const struct sl_csr_view *csr, uint32_t *n_loops);
     int (*fix_loops)(const struct sl_fix_loops_args *args, struct sl_mempool *ws);
     int (*gcn_scales)(const struct sl_gcn_scales_args *args, struct sl_mempool *ws);
+    int (*join_rows)(const struct sl_join_rows_args *args);
 
     // Attention as products (trainer/model/layer_gat.c). matrix (heads, heads * width): a (heads,
     // width) on the blocks of its diagonal, 0 elsewhere.
@@ -590,6 +613,10 @@ struct sl_kernels {
     // y (rows, heads * width): each head gets scale * x (rows, width).
     int (*spread_heads)(const float *x, uint64_t rows, uint32_t heads, uint32_t width, float scale,
                         float *y);
+
+    // y[i] = f(x[i]), y may be x; dy[i] *= f'(x[i]).
+    int (*curve)(enum sl_curve_kind f, uint64_t n, const float *x, float *y);
+    int (*curve_backward)(enum sl_curve_kind f, uint64_t n, const float *x, float *dy);
 
     // y[i] = c + *a: a learned number (GIN's eps) and where it is used.
     int (*fill_sum)(uint64_t n, float c, const float *a, float *y);
@@ -676,10 +703,13 @@ enum { SL_MAXIMUM_LAYERS = 8 }; // of maximum_backward
     X(extra, count_loops)                                                                          \
     X(extra, fix_loops)                                                                            \
     X(extra, gcn_scales)                                                                           \
+    X(extra, join_rows)                                                                            \
     X(extra, block_diagonal)                                                                       \
     X(extra, add_block_diagonal)                                                                   \
     X(extra, sum_heads)                                                                            \
     X(extra, spread_heads)                                                                         \
+    X(extra, curve)                                                                                \
+    X(extra, curve_backward)                                                                       \
     X(extra, fill_sum)                                                                             \
     X(extra, add_scaled)                                                                           \
     X(extra, add_dot)                                                                              \

@@ -127,14 +127,36 @@ struct sl_draw_delivery {
     uint64_t also_capacity;            // bytes there
 };
 
+// A relation of a graph with several types (common/data/typed.h).
+struct sl_draw_relation {
+    uint32_t source, target; // types
+    uint64_t shift;          // the row of vertex v of the target type is v + shift; numbers wrap
+};
+
+/*
+ * The graph as relations, whose rows topology->indptr has. Each is drawn in each hop as a hop of
+ * its own, in their order: rows are the known vertices of its target type, sources are numbered
+ * within their type, and its key is sl_rng_relation_seed() of the batch's seed.
+ */
+struct sl_draw_types {
+    uint32_t n_types, n_relations;
+    const struct sl_draw_relation *relation; // (n_relations)
+    const uint64_t *n_of;                    // (n_types) vertices; seeds are 0 to n_of[0] - 1
+};
+
 // All hops of a batch at once, for devices where a wait between hops would cost more than the hops.
 // Hop h equals what `sample` of this kind draws, integer for integer.
 struct sl_draw_args {
     enum sl_sampler_kind kind;
     enum sl_renumbering renumbering;
     const struct sl_topology_view *topology; // arrays on the device, or mapped
+    // Of a graph with types, else NULL; no walks then, no degrees and no ranks. It must stay until
+    // the batch was waited for, as what it points to and as by_relation.
+    const struct sl_draw_types *types;
     uint32_t n_hops;
     int64_t fanout[SL_DRAW_HOPS_MAX]; // -1 = all neighbours
+    // (n_hops, n_relations) those of each relation, 0 leaves it out; NULL: the hop's, for all.
+    const int64_t *by_relation;
     bool expand_new; // hop h draws the rows that hop h - 1 found; the others are as they were
     bool replace;    // as struct sl_khop_args has it
     bool edge_ids;   // the edges' numbers are wanted; not of walks
@@ -163,6 +185,11 @@ struct sl_drawn {
     // Bytes of neighbours and running sums that were read in each part, near, and in the arrays of
     // the topology; 0 where nobody asked (count_reads).
     uint64_t read[SL_DRAW_PLACES];
+    // Of a graph with types, in place of the counts and arrays of hops above; host memory. What is
+    // delivered are the arrays of each relation that has edges, hop by hop, or with expand_new once
+    // (then n_edges are those of this and all earlier hops), and the nodes type after type.
+    const uint32_t *type_nodes;     // (n_hops + 1, n_types) known before each hop, and at the end
+    const uint32_t *relation_edges; // (n_hops, n_relations)
 };
 
 // Table and scratch memory of draw: grows to the largest batch, and never with the graph unless

@@ -374,6 +374,28 @@ static uint64_t labels_of(const struct sl_block *block)
                : (uint64_t)block->n_seeds * SL_MAX(block->n_targets, 1u);
 }
 
+// As follow_trees(). Rows that a hop has from the one before have been followed there.
+static void follow_typed_trees(int64_t *seed_of, const struct sl_block *block,
+                               const struct sl_typed *typed)
+{
+    const struct sl_block_type *part = sl_block_types(block);
+    const struct sl_block_view view = sl_block_here(block);
+    for (uint32_t t = 0, seed = 0; t < typed->n_types; t++)
+        for (uint32_t i = 0; i < part[t].n[0]; i++)
+            seed_of[part[t].first + i] = seed++;
+    for (uint32_t i = 0; i < sl_block_typed(block)->n_runs; i++) {
+        const struct sl_block_run *run = &sl_block_runs(block)[i];
+        const struct sl_relation *relation = &typed->relation[run->relation];
+        const uint32_t *indptr = sl_run_indptr(view, run), *indices = sl_run_indices(view, run);
+        int64_t *of_source = seed_of + part[relation->source].first;
+        const int64_t *of_target = seed_of + part[relation->target].first;
+        const uint32_t known = run->hop > 0 ? part[relation->target].n[run->hop - 1] : 0;
+        for (uint32_t row = known; row < run->n_dst; row++)
+            for (uint32_t edge = indptr[row]; edge < indptr[row + 1]; edge++)
+                of_source[indices[edge]] = of_target[row];
+    }
+}
+
 // What fill_typed() takes, and no more than some bytes above it.
 static uint64_t typed_bytes(const struct sl_block *block, const struct sl_typed *typed)
 {
@@ -382,7 +404,9 @@ static uint64_t typed_bytes(const struct sl_block *block, const struct sl_typed 
                      sizeof(struct sluice_relation_arrays) * typed->n_relations +
                      sizeof(int64_t) * (block->n_input + block->n_seeds + labels_of(block)) +
                      (2 * sizeof(int64_t) + sizeof(float)) * sl_view_pairs(sl_block_here(block)).n +
-                     (uint64_t)ALIGNMENT * (8 + 1); // pieces, and where the first one begins
+                     (uint64_t)ALIGNMENT * (9 + 1); // pieces, and where the first one begins
+    if (block->flags & SL_BLOCK_DISJOINT)
+        bytes += sizeof(int64_t) * block->n_input;
     for (uint32_t i = 0; i < sl_block_typed(block)->n_runs; i++)
         if (runs[i].hop + 1 == block->n_hops)
             bytes += runs[i].n_edges * edge_bytes(block) + 2 * ALIGNMENT;
@@ -460,6 +484,10 @@ static int fill_typed(struct sl_arrays *a, const struct sl_block *block,
     a->pairs = pairs.n ? take(&at, sizeof *a->pairs * 2 * pairs.n) : NULL;
     a->pair_weights = pairs.n ? take(&at, sizeof *a->pair_weights * pairs.n) : NULL;
     a->n_edges = block->hop[block->n_hops - 1].n_edges;
+    if (block->flags & SL_BLOCK_DISJOINT) {
+        a->seed_of = take(&at, sizeof *a->seed_of * block->n_input);
+        follow_typed_trees(a->seed_of, block, typed);
+    }
     fill_types(a, block, typed);
     if (pairs.n) {
         const struct sl_relation *linked = &typed->relation[typed->linked];

@@ -364,7 +364,7 @@ static int get_info(const struct sluice_loader *l, struct sluice_info *out)
     const uint32_t world = l->worker.arena.h->spec.world * nodes_of(l);
     const uint32_t rank = rank_of(l, l->worker.role_index);
     sl_info_of(&l->config, &l->dataset, &l->schema, &info);
-    info.n_items = l->dataset.split[SL_SPLIT_TRAIN].n;
+    info.n_items = l->worker.arena.h->spec.n_train;
     info.n_batches = sl_div_up(info.n_items, info.batch_size);
     info.n_own_batches = world ? (info.n_batches + world - 1 - rank) / world : info.n_batches;
     info.world = l->config.allocation.trainers * nodes_of(l);

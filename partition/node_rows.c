@@ -49,6 +49,7 @@ int sl_node_rows_open(struct sl_node_rows *r, const struct sl_node_rows_spec *sp
         .batches_per_update = c->updates.batches_per_update,
         .sequences = c->order.sequences_auto ? 0 : c->order.sequences,
         .excess = c->order.excess_error,
+        .epochs_per_pass = c->order.epochs_per_pass,
     };
     *r = (struct sl_node_rows){.spec = *spec};
     char *record = sl_dataset_record(spec->ds);
@@ -225,7 +226,7 @@ static int fetch(struct walk *w)
         const uint32_t row = p->row[i];
         const bool hot = rank && rank[row] < w->cache.shape.n_hot;
         uint32_t slot;
-        if (sl_row_cache_take(&w->cache, &use, row, hot, &slot) != SL_ROW_TAKEN)
+        if (sl_row_cache_take(&w->cache, w->cache.slots, &use, row, hot, &slot) != SL_ROW_TAKEN)
             continue;
         sl_row_cache_there(&w->cache, slot);
         p->row[n++] = row;
@@ -264,7 +265,7 @@ static int go(struct walk *w)
 static int open_cache(struct walk *w, const struct sl_arena_spec *arena)
 {
     struct sl_row_cache_shape shape = arena->rows;
-    shape.row_bytes = 0;
+    shape.width[0].row_bytes = 0;
     const uint64_t drawn =
         w->rows->mean_bytes ? arena->payload_bytes / w->rows->mean_bytes : shape.window;
     w->max_rows = SL_MAX(arena->asks.max_rows, 1u);

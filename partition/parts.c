@@ -101,11 +101,13 @@ int sl_parts_cut(const struct sl_parts_task *t, const uint16_t *part, uint64_t *
 {
     const struct sl_dataset *ds = t->ds;
     uint64_t cut = 0;
-    sl_progress_begin(t->progress, "cut", ds->n_nodes, "vertices");
-    for (uint64_t v = 0; v < ds->n_nodes; v++) {
-        for (uint64_t e = ds->indptr[v]; e < ds->indptr[v + 1]; e++)
+    const uint64_t n_lists = sl_dataset_lists(ds);
+    sl_progress_begin(t->progress, "cut", n_lists, "lists");
+    for (uint64_t list = 0; list < n_lists; list++) {
+        const uint64_t v = sl_dataset_list_vertex(ds, list);
+        for (uint64_t e = ds->indptr[list]; e < ds->indptr[list + 1]; e++)
             cut += part[sl_dataset_source(ds, e)] != part[v];
-        SL_TRY(sl_parts_tick(t->progress, v));
+        SL_TRY(sl_parts_tick(t->progress, list));
     }
     *n_cut = cut;
     return SL_OK;

@@ -58,11 +58,14 @@ static int init_load(const struct stream *s, uint64_t n, struct load *load)
 static uint32_t count_votes(struct stream *s, uint64_t v)
 {
     const struct sl_dataset *ds = s->task->ds;
+    uint64_t list;
     uint32_t n = 0;
-    for (uint64_t e = ds->indptr[v]; e < ds->indptr[v + 1]; e++) {
-        const uint16_t p = s->part[sl_dataset_source(ds, e)];
-        if (p != SL_PARTITION_NO_PART && s->votes[p]++ == 0)
-            s->voted[n++] = p;
+    for (uint32_t relation = 0; sl_dataset_next_list(ds, v, &relation, &list);) {
+        for (uint64_t e = ds->indptr[list]; e < ds->indptr[list + 1]; e++) {
+            const uint16_t p = s->part[sl_dataset_source(ds, e)];
+            if (p != SL_PARTITION_NO_PART && s->votes[p]++ == 0)
+                s->voted[n++] = p;
+        }
     }
     return n;
 }

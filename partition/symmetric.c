@@ -45,15 +45,16 @@ static int count(struct rows *r, uint64_t *entries)
 {
     const struct sl_dataset *ds = r->task->ds;
     uint64_t *n = r->ends;
-    for (uint64_t v = 0; v < ds->n_nodes; v++) {
-        for (uint64_t e = ds->indptr[v]; e < ds->indptr[v + 1]; e++) {
+    for (uint64_t list = 0; list < sl_dataset_lists(ds); list++) {
+        const uint64_t v = sl_dataset_list_vertex(ds, list);
+        for (uint64_t e = ds->indptr[list]; e < ds->indptr[list + 1]; e++) {
             const uint32_t u = sl_dataset_source(ds, e);
             if (u != v) {
                 n[v]++;
                 n[u]++;
             }
         }
-        SL_TRY(sl_parts_tick(r->task->progress, v));
+        SL_TRY(sl_parts_tick(r->task->progress, list));
     }
     uint64_t begin = 0, of_row = n[0];
     for (uint64_t v = 0; v < ds->n_nodes; v++) {
@@ -70,15 +71,16 @@ static int count(struct rows *r, uint64_t *entries)
 static int fill(struct rows *r)
 {
     const struct sl_dataset *ds = r->task->ds;
-    for (uint64_t v = 0; v < ds->n_nodes; v++) {
-        for (uint64_t e = ds->indptr[v]; e < ds->indptr[v + 1]; e++) {
+    for (uint64_t list = 0; list < sl_dataset_lists(ds); list++) {
+        const uint64_t v = sl_dataset_list_vertex(ds, list);
+        for (uint64_t e = ds->indptr[list]; e < ds->indptr[list + 1]; e++) {
             const uint32_t u = sl_dataset_source(ds, e);
             if (u != v) {
                 r->neighbours[r->ends[v + 1]++] = u;
                 r->neighbours[r->ends[u + 1]++] = (uint32_t)v;
             }
         }
-        SL_TRY(sl_parts_tick(r->task->progress, v));
+        SL_TRY(sl_parts_tick(r->task->progress, list));
     }
     return SL_OK;
 }
@@ -130,13 +132,13 @@ static int make(struct rows *r, struct sl_symmetric_graph *out)
     r->ends = calloc(ds->n_nodes + 1, sizeof *r->ends);
     if (!r->ends)
         return fail_memory(ds);
-    sl_progress_begin(r->task->progress, "count neighbours", ds->n_nodes, "vertices");
+    sl_progress_begin(r->task->progress, "count neighbours", sl_dataset_lists(ds), "lists");
     SL_TRY(count(r, &entries));
     r->neighbours = malloc((entries + 1) * sizeof *r->neighbours);
     r->met = calloc(ds->n_nodes + 1, sizeof *r->met);
     if (!r->neighbours || !r->met)
         return fail_memory(ds);
-    sl_progress_begin(r->task->progress, "both directions", ds->n_nodes, "vertices");
+    sl_progress_begin(r->task->progress, "both directions", sl_dataset_lists(ds), "lists");
     SL_TRY(fill(r));
     sl_progress_begin(r->task->progress, "drop duplicates", ds->n_nodes, "vertices");
     SL_TRY(drop_duplicates(r));

@@ -18,12 +18,13 @@ int sl_drawer_init(struct sl_drawer *d, const struct sl_topology *topology,
     return sl_idmap_create(1, &d->map);
 }
 
-void sl_drawer_init_on(struct sl_drawer *d, const struct sl_topology *topology,
-                       const struct sl_graph_placement *residence)
+int sl_drawer_init_on(struct sl_drawer *d, const struct sl_topology *topology,
+                      const struct sl_graph_placement *residence)
 {
     *d = (struct sl_drawer){.kernels = residence->kernels,
                             .topology = topology,
                             .device = {.topology = topology, .residence = residence}};
+    return sl_typed_drawer_init(&d->device.typed, topology, NULL);
 }
 
 void sl_drawer_fini(struct sl_drawer *d)
@@ -109,26 +110,52 @@ static bool is_typed(const struct sl_drawer *d)
     return d->topology->dataset.typed.n_types > 0;
 }
 
+// Seeds stand type after type; on devices, and where times are those of seeds, all are of the first.
+static int check_types(const struct sl_drawer *d, const struct sl_draw_job *job)
+{
+    const struct sl_dataset *ds = &d->topology->dataset;
+    const bool of_first = d->device.residence || job->plan->time;
+    for (uint32_t i = 0, type = 0; i < job->n_seeds; i++) {
+        const uint32_t of = sl_typed_type_of(&ds->typed, job->seeds[i]);
+        if (of_first && of != 0)
+            return sl_fail(SL_EUNSUPPORTED,
+                           "sampling: seeds of type %s %s: wanted those of the first type, %s",
+                           ds->typed.type[of].name,
+                           job->plan->time ? "by their time" : "on a device",
+                           ds->typed.type[0].name);
+        if (of < type)
+            return sl_fail(SL_EPROTO,
+                           "sampling: seed %u is of an earlier type than the one before it: "
+                           "wanted seeds type after type",
+                           i);
+        type = of;
+    }
+    return SL_OK;
+}
+
 static int check_job(const struct sl_drawer *d, const struct sl_draw_job *job)
 {
-    const uint64_t n_nodes = d->topology->dataset.n_nodes;
+    const struct sl_dataset *ds = &d->topology->dataset;
+    const uint64_t n_nodes = ds->n_nodes;
     for (uint32_t i = 0; i < job->n_seeds; i++)
         if (job->seeds[i] >= n_nodes)
             return sl_fail(SL_EPROTO,
                            "sampling: seed %u is no vertex of a graph with %" PRIu64 " vertices",
                            job->seeds[i], n_nodes);
-    if (is_typed(d))
+    if (is_typed(d)) {
         SL_TRY(sl_typed_check_plan(job->plan));
-    if (job->plan->time && (!job->plan->disjoint || !d->topology->dataset.edge_time))
+        SL_TRY(check_types(d, job));
+    }
+    const bool timed = ds->node_time && (ds->edge_time || is_typed(d));
+    if (job->plan->time && (!job->plan->disjoint || !timed))
         return sl_fail(SL_EPROTO, "sampling: by time, wanted disjoint trees, and a data set that "
                                   "was opened with its times");
-    if (is_typed(d) && job->targets && d->topology->dataset.typed.linked == SL_NO_RELATION)
+    if (is_typed(d) && job->targets && ds->typed.linked == SL_NO_RELATION)
         return sl_fail(SL_EPROTO, "sampling: edges to leave out of a graph with several types, of "
                                   "no relation: wanted a job of links");
-    if (d->device.residence && (is_typed(d) || sl_draw_plan_on_cores(job->plan)))
-        return sl_fail(SL_EUNSUPPORTED,
-                       "sampling: a subgraph, disjoint trees, pairs or several types on a device: "
-                       "wanted a drawer of the processor");
+    if (d->device.residence && sl_draw_plan_on_cores(job->plan))
+        return sl_fail(SL_EUNSUPPORTED, "sampling: a subgraph, disjoint trees or pairs on a "
+                                        "device: wanted a drawer of the processor");
     if (job->targets && (d->device.residence || job->plan->disjoint))
         return sl_fail(SL_EUNSUPPORTED,
                        "sampling: edges to leave out of disjoint trees, or on a device: wanted a "
@@ -206,10 +233,12 @@ static int draw_hop(struct sl_drawer *d, const struct sl_draw_plan *plan, uint32
     const uint32_t *rows = NULL;
     uint64_t fresh;
     // Of vertices that were there before the hop before has read the lists.
-    sl_topology_read_ahead(d->topology, view, nodes_of(d) + known, n_nodes - known);
+    const int64_t *time = d->topology->dataset.edge_time;
+    sl_topology_read_ahead(d->topology, view, time, nodes_of(d) + known, n_nodes - known);
     if (plan->time) {
-        SL_TRY(sl_timed_rows_find(&d->timed, d->topology, plan, h, first, n_nodes, nodes_of(d),
-                                  &rows, &fresh));
+        const struct sl_timed_hop timed = {view,  time,    plan->time, plan->fanout[h],
+                                           first, n_nodes, nodes_of(d)};
+        SL_TRY(sl_timed_rows_find(&d->timed, &timed, &rows, &fresh));
         view = &d->timed.view;
     } else {
         fresh = edges_bound(d, plan, h, first, n_nodes);
@@ -333,24 +362,35 @@ static int draw_hops(struct sl_drawer *d, const struct sl_draw_plan *plan, const
     return SL_OK;
 }
 
+static int draw_tree_at(struct sl_drawer *d, const struct sl_draw_job *job, uint32_t s,
+                        struct sl_block *tree, struct sl_block_cursor *c)
+{
+    const struct sl_draw_plan *plan = job->plan;
+    const struct sl_dataset *ds = &d->topology->dataset;
+    struct sl_time_bound bound = {0};
+    begin_block(job, job->first_seed + s, 1, tree);
+    if (plan->time)
+        bound = sl_time_bound(ds->node_time[job->seeds[s]], plan->time_strict);
+    if (is_typed(d)) {
+        sl_typed_begin_tree(&d->typed, bound);
+        const struct sl_draw_job of = {.plan = plan, .seeds = &job->seeds[s], .n_seeds = 1};
+        return sl_typed_draw(&d->typed, &of, tree, c);
+    }
+    sl_timed_rows_begin(&d->timed, bound);
+    SL_TRY(draw_hops(d, plan, &job->seeds[s], tree, c));
+    return put_nodes(d, tree, c) ? SL_OK : SL_EAGAIN;
+}
+
 // The tree of seed s, as the next one of the forest.
 static int draw_tree(struct sl_drawer *d, const struct sl_draw_job *job, uint32_t s)
 {
     for (;;) {
         struct sl_block_cursor c;
         struct sl_block *tree = sl_forest_next(&d->forest, &c);
-        int rc = SL_EAGAIN;
-        if (tree) {
-            begin_block(job, job->first_seed + s, 1, tree);
-            if (job->plan->time)
-                sl_timed_rows_begin(&d->timed, d->topology, job->plan, job->seeds[s]);
-            rc = draw_hops(d, job->plan, &job->seeds[s], tree, &c);
-        }
-        if (rc == SL_OK && put_nodes(d, tree, &c)) {
+        const int rc = tree ? draw_tree_at(d, job, s, tree, &c) : SL_EAGAIN;
+        if (rc == SL_OK)
             sl_forest_keep(&d->forest, &c);
-            return SL_OK;
-        }
-        if (rc != SL_OK && rc != SL_EAGAIN)
+        if (rc != SL_EAGAIN)
             return rc;
         SL_TRY(sl_forest_grow(&d->forest));
     }
@@ -358,7 +398,8 @@ static int draw_tree(struct sl_drawer *d, const struct sl_draw_job *job, uint32_
 
 static int draw_trees(struct sl_drawer *d, const struct sl_draw_job *job)
 {
-    SL_TRY(sl_forest_reset(&d->forest, job->n_seeds));
+    SL_TRY(
+        sl_forest_reset(&d->forest, job->n_seeds, SL_MAX(d->topology->dataset.typed.n_types, 1u)));
     for (uint32_t s = 0; s < job->n_seeds; s++)
         SL_TRY(draw_tree(d, job, s));
     return SL_OK;
@@ -374,7 +415,7 @@ static int draw(struct sl_drawer *d, struct sl_draw_job *job)
                                  : sl_block_put_labels(d->topology, job->seeds, block, c);
     if (!fits)
         return SL_EAGAIN;
-    if (is_typed(d))
+    if (is_typed(d) && !plan->disjoint)
         return sl_typed_draw(&d->typed, job, block, c);
     d->excluded = NULL;
     if (job->targets) {
@@ -384,7 +425,9 @@ static int draw(struct sl_drawer *d, struct sl_draw_job *job)
     }
     SL_TRY(plan->disjoint ? draw_trees(d, job) : draw_hops(d, plan, job->seeds, block, c));
     const uint64_t t0 = sl_now_ns();
-    if (plan->disjoint) {
+    if (is_typed(d)) {
+        SL_TRY(sl_typed_join(&d->typed, &d->forest, plan, block, c));
+    } else if (plan->disjoint) {
         SL_TRY(sl_forest_join(&d->forest, sl_draw_plan_beside(plan), block, c));
     } else if (!put_nodes(d, block, c)) {
         return SL_EAGAIN;

@@ -78,8 +78,8 @@ struct sl_drawer {
 int sl_drawer_init(struct sl_drawer *d, const struct sl_topology *topology,
                    const struct sl_kernels *kernels);
 // A drawer of the device that the graph has been brought to.
-void sl_drawer_init_on(struct sl_drawer *d, const struct sl_topology *topology,
-                       const struct sl_graph_placement *residence);
+int sl_drawer_init_on(struct sl_drawer *d, const struct sl_topology *topology,
+                      const struct sl_graph_placement *residence);
 void sl_drawer_fini(struct sl_drawer *d); // safe on a zeroed struct
 // The device whose memory it draws in.
 const struct sl_device *sl_drawer_device(const struct sl_drawer *d);

@@ -79,6 +79,8 @@ static int ask(struct sl_device_drawer *d, const struct sl_draw_job *job,
     struct sl_draw_args args = {
         .kind = plan->kind,
         .topology = view,
+        .types = r->types.n_types ? &r->types : NULL,
+        .by_relation = plan->by_relation,
         .n_hops = plan->n_hops,
         .expand_new = plan->expand_new,
         .replace = plan->replace,
@@ -178,14 +180,19 @@ int sl_device_drawer_finish(struct sl_device_drawer *d, struct sl_draw_job *job,
     d->slot[job->slot].is_busy = false;
     d->residence->device->use_queue(job->slot);
     SL_TRY(wait_for(d, job, &drawn));
-    if (drawn.end > job->capacity) {
-        *wanted_bytes = SL_MAX(*wanted_bytes, drawn.end);
+    const bool typed = drawn.type_nodes != NULL;
+    const uint64_t end = typed ? sl_typed_drawn_end(&d->typed, job->plan, &drawn) : drawn.end;
+    if (end > job->capacity) {
+        *wanted_bytes = SL_MAX(*wanted_bytes, end);
         return SL_EAGAIN;
     }
     uint64_t t0 = sl_now_ns();
     if (job->is_staged)
         SL_TRY(fetch(d, job, drawn.end));
-    describe(&drawn, job->plan->expand_new, job->block, &job->cursor);
+    if (typed)
+        SL_TRY(sl_typed_describe(&d->typed, job->plan, &drawn, job->block, &job->cursor));
+    else
+        describe(&drawn, job->plan->expand_new, job->block, &job->cursor);
     job->is_mirrored = job->also && drawn.end <= job->also_bytes;
     job->copy_ns = sl_now_ns() - t0;
     return SL_OK;
@@ -206,6 +213,7 @@ void sl_device_drawer_fini(struct sl_device_drawer *d)
         d->residence->kernels->draw_end(d->slot[i].state);
         free_staged(d, &d->slot[i]);
     }
+    sl_typed_drawer_fini(&d->typed);
 }
 
 uint64_t sl_device_drawer_bytes(const struct sl_device_drawer *d)

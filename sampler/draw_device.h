@@ -4,7 +4,8 @@
  * All hops are drawn in the device's memory without asking in between, and the GPU writes what it
  * drew, and its ranks, into the block (kernels: draw, struct sl_draw_delivery): how large each
  * array has become is known there first. So a batch is asked for as a whole and waited for once.
- * The processor writes what it has of its own: the header, the labels, the zeros between arrays.
+ * The processor writes what it has of its own: the header, the labels, the tables of a typed block,
+ * the zeros between arrays.
  * The layout is the processor's: equal batches are equal bytes.
  *
  * SLOTS. Each batch under way has a slot: a queue of the device and memory to draw in. While one
@@ -26,6 +27,7 @@
 #include "common/arena/block.h"
 #include "kernels/kernels.h"
 #include "sampler/draw_job.h"
+#include "sampler/draw_typed.h"
 #include "sampler/graph_placement.h"
 #include "sampler/share.h"
 #include "sampler/topology.h"
@@ -42,7 +44,8 @@ struct sl_device_drawer {
     const struct sl_graph_placement *residence; // NULL: the processor draws
     struct sl_share *share;                     // its edges lie on several devices; or NULL
     struct sl_device_slot slot[SL_DEVICE_QUEUES];
-    uint32_t next; // slot, if it is free
+    uint32_t next;                // slot, if it is free
+    struct sl_typed_drawer typed; // of a typed graph: counts what was drawn
 };
 
 // Starts drawing the batch, and writes the labels into the block, whose header is there.

@@ -36,6 +36,7 @@ void sl_typed_drawer_fini(struct sl_typed_drawer *d)
         sl_scratch_free(&d->rows[r].indptr);
         sl_scratch_free(&d->rows[r].indices);
         sl_scratch_free(&d->rows[r].beside);
+        sl_timed_rows_fini(&d->rows[r].timed);
     }
     free(d->part);
     free(d->rows);
@@ -52,14 +53,14 @@ uint64_t sl_typed_drawer_bytes(const struct sl_typed_drawer *d)
     for (uint32_t t = 0; d->part && t < types_of(d)->n_types; t++)
         bytes += d->part[t].nodes.bytes + (d->part[t].map ? sl_idmap_bytes(d->part[t].map) : 0);
     for (uint32_t r = 0; d->rows && r < types_of(d)->n_relations; r++)
-        bytes += d->rows[r].indptr.bytes + d->rows[r].indices.bytes + d->rows[r].beside.bytes;
+        bytes += d->rows[r].indptr.bytes + d->rows[r].indices.bytes + d->rows[r].beside.bytes +
+                 sl_timed_rows_bytes(&d->rows[r].timed);
     return bytes;
 }
 
 int sl_typed_check_plan(const struct sl_draw_plan *plan)
 {
     const char *odd = sl_draw_plan_has_visits(plan)               ? "random walks"
-                      : plan->disjoint                            ? "disjoint trees"
                       : plan->subgraph != SL_SUBGRAPH_DIRECTIONAL ? "a subgraph of the vertices"
                       : plan->degrees                             ? "degrees"
                                                                   : NULL;
@@ -135,11 +136,6 @@ static int put_seeds(struct sl_typed_drawer *d, const uint32_t *seeds, uint32_t 
         if (i > first)
             SL_TRY(put_seeds_of(d, t, seeds + first, i - first));
     }
-    if (i < n)
-        return sl_fail(SL_EPROTO,
-                       "sampling: seed %u is of an earlier type than the one before it: "
-                       "wanted seeds type after type",
-                       i);
     return SL_OK;
 }
 
@@ -198,6 +194,7 @@ struct draw {
     const struct sl_typed_part *target;
     struct sl_typed_part *source;
     uint32_t first, n_dst; // rows
+    const uint32_t *rows;  // of the view; NULL: vertices, whose list may move
     uint64_t most;         // edges of these rows
 };
 
@@ -212,6 +209,25 @@ static uint64_t edges_bound(const struct draw *r)
         edges += r->view.indptr[rows[i] + (uint64_t)1] - r->view.indptr[rows[i]];
     }
     return edges;
+}
+
+// The rows that the hop draws, as they are in the graph, or were by the seed's time.
+static int find_rows(struct sl_typed_drawer *d, struct draw *r)
+{
+    const int64_t *time = sl_topology_relation_times(d->topology, r->relation);
+    struct sl_timed_rows *timed = &d->rows[r->relation].timed;
+    r->view = sl_topology_relation(d->topology, r->relation);
+    const uint32_t *nodes = nodes_of(r->target);
+    sl_topology_read_ahead(d->topology, &r->view, time, nodes + r->first, r->n_dst - r->first);
+    if (!r->plan->time || !time) {
+        r->most = edges_bound(r);
+        return SL_OK;
+    }
+    const struct sl_timed_hop hop = {&r->view, time,     r->plan->time, r->fanout,
+                                     r->first, r->n_dst, nodes};
+    SL_TRY(sl_timed_rows_find(timed, &hop, &r->rows, &r->most));
+    r->view = timed->view;
+    return SL_OK;
 }
 
 // *n_edges: of all rows. SL_EAGAIN: there is no room for them.
@@ -231,7 +247,7 @@ static int draw_rows(const struct sl_typed_drawer *d, const struct draw *r, uint
         .excluded = excluded_of(d, r->relation),
         .replace = plan->replace,
         .n_dst = r->n_dst,
-        .rows = nodes_of(r->target),
+        .rows = r->rows ? r->rows : nodes_of(r->target),
         .first_row = r->first,
         .nodes = nodes_of(r->source),
         .n_nodes = &r->source->n,
@@ -243,7 +259,6 @@ static int draw_rows(const struct sl_typed_drawer *d, const struct draw *r, uint
         .n_edges = n_edges,
         .edge_ids = plan->edge_ids ? room->second : NULL,
     };
-    sl_topology_read_ahead(d->topology, &r->view, args.rows + r->first, r->n_dst - r->first);
     const int rc = d->kernels->sample[plan->kind](&args);
     return rc == SL_ERANGE && room->edges < bound ? SL_EAGAIN : rc;
 }
@@ -350,8 +365,7 @@ static int draw_hop(struct sl_typed_drawer *d, const struct sl_draw_plan *plan, 
         r.first = plan->expand_new && h > 0 ? r.target->after[h - 1] : 0;
         if (r.fanout == 0 || r.first == r.n_dst)
             continue;
-        r.view = sl_topology_relation(d->topology, i);
-        r.most = edges_bound(&r);
+        SL_TRY(find_rows(d, &r));
         SL_TRY(make_map(r.source));
         SL_TRY(reserve_nodes(d, relation->source, r.most));
         SL_TRY(plan->expand_new ? draw_more(d, &r, block, c) : draw_run(d, &r, block, c));
@@ -386,14 +400,11 @@ static int put_rows(const struct sl_typed_drawer *d, const struct sl_draw_plan *
     return SL_OK;
 }
 
-// A hop's run is the first part of the relation's rows.
-static int put_shared(struct sl_typed_drawer *d, const struct sl_draw_plan *plan,
-                      struct sl_block_cursor *c)
+// A hop's run is the first part of the relation's rows, which are placed.
+static int share_rows(struct sl_typed_drawer *d, const struct sl_draw_plan *plan,
+                      const struct sl_block *block)
 {
     const struct sl_typed *t = types_of(d);
-    for (uint32_t i = 0; i < t->n_relations; i++)
-        if (d->rows[i].n_edges > 0)
-            SL_TRY(put_rows(d, plan, i, c));
     for (uint32_t h = 0; h < plan->n_hops; h++)
         for (uint32_t i = 0; i < t->n_relations; i++) {
             const struct sl_typed_rows *rows = &d->rows[i];
@@ -402,19 +413,29 @@ static int put_shared(struct sl_typed_drawer *d, const struct sl_draw_plan *plan
                 continue;
             run.hop = h;
             run.n_dst = d->part[t->relation[i].target].after[h];
-            run.n_edges = ((const uint32_t *)rows->indptr.p)[run.n_dst];
+            run.n_edges = sl_run_indptr(sl_block_here(block), &run)[run.n_dst];
             if (run.n_edges > 0)
                 SL_TRY(add_run(d, &run));
         }
     return SL_OK;
 }
 
+static int put_shared(struct sl_typed_drawer *d, const struct sl_draw_plan *plan,
+                      const struct sl_block *block, struct sl_block_cursor *c)
+{
+    for (uint32_t i = 0; i < types_of(d)->n_relations; i++)
+        if (d->rows[i].n_edges > 0)
+            SL_TRY(put_rows(d, plan, i, c));
+    return share_rows(d, plan, block);
+}
+
+// there: a device has written them.
 static bool put_nodes(const struct sl_typed_drawer *d, struct sl_block *block,
-                      struct sl_block_cursor *c)
+                      struct sl_block_cursor *c, bool there)
 {
     uint32_t *nodes =
         sl_block_place(c, (uint64_t)block->n_input * sizeof *nodes, &block->nodes_offset);
-    for (uint32_t t = 0; nodes && t < types_of(d)->n_types; t++) {
+    for (uint32_t t = 0; nodes && !there && t < types_of(d)->n_types; t++) {
         if (d->part[t].n) // else there may be no list
             memcpy(nodes, d->part[t].nodes.p, d->part[t].n * sizeof *nodes);
         nodes += d->part[t].n;
@@ -447,28 +468,145 @@ static bool put_tables(const struct sl_typed_drawer *d, struct sl_block *block,
     return true;
 }
 
+static void count_rows(struct sl_block *block)
+{
+    for (uint32_t h = 0; h < block->n_hops; h++)
+        block->hop[h].n_dst = block->n_nodes[h];
+    block->n_input = block->n_nodes[block->n_hops];
+}
+
+// What follows the runs, and the header's counts.
+static int end_block(const struct sl_typed_drawer *d, const struct sl_draw_plan *plan,
+                     struct sl_block *block, struct sl_block_cursor *c, bool there)
+{
+    block->flags |= SL_BLOCK_TYPED;
+    for (uint32_t h = 0; h <= plan->n_hops; h++) {
+        block->n_nodes[h] = 0;
+        for (uint32_t t = 0; t < types_of(d)->n_types; t++)
+            block->n_nodes[h] += d->part[t].after[h];
+    }
+    count_rows(block);
+    return put_nodes(d, block, c, there) && put_tables(d, block, c) ? SL_OK : SL_EAGAIN;
+}
+
 int sl_typed_draw(struct sl_typed_drawer *d, const struct sl_draw_job *job, struct sl_block *block,
                   struct sl_block_cursor *c)
 {
     const struct sl_draw_plan *plan = job->plan;
-    const uint32_t n_types = types_of(d)->n_types;
     SL_TRY(begin_parts(d));
     SL_TRY(put_seeds(d, job->seeds, block->n_seeds));
     SL_TRY(find_excluded(d, job));
     for (uint32_t h = 0; h < plan->n_hops; h++)
         SL_TRY(draw_hop(d, plan, h, block, c));
     if (plan->expand_new)
-        SL_TRY(put_shared(d, plan, c));
-    block->flags |= SL_BLOCK_TYPED;
-    for (uint32_t h = 0; h <= plan->n_hops; h++) {
-        block->n_nodes[h] = 0;
-        for (uint32_t t = 0; t < n_types; t++)
-            block->n_nodes[h] += d->part[t].after[h];
-    }
-    for (uint32_t h = 0; h < plan->n_hops; h++)
-        block->hop[h].n_dst = block->n_nodes[h];
-    block->n_input = block->n_nodes[plan->n_hops];
-    for (uint32_t t = 0; t < n_types; t++)
+        SL_TRY(put_shared(d, plan, block, c));
+    for (uint32_t t = 0; t < types_of(d)->n_types; t++)
         d->part[t].largest = SL_MAX(d->part[t].largest, d->part[t].n);
-    return put_nodes(d, block, c) && put_tables(d, block, c) ? SL_OK : SL_EAGAIN;
+    return end_block(d, plan, block, c, false);
+}
+
+// ---- drawn by a device --------------------------------------------------------------------------
+
+uint64_t sl_typed_drawn_end(const struct sl_typed_drawer *d, const struct sl_draw_plan *plan,
+                            const struct sl_drawn *drawn)
+{
+    const struct sl_typed *t = types_of(d);
+    uint64_t n_runs = 0;
+    for (uint32_t i = 0; i < plan->n_hops * t->n_relations; i++)
+        n_runs += drawn->relation_edges[i] > 0;
+    const uint64_t at = sl_align_up(drawn->end, (uint64_t)SL_BLOCK_ALIGN) +
+                        sizeof(struct sl_block_typed) + t->n_types * sizeof(struct sl_block_type);
+    return sl_align_up(at, (uint64_t)SL_BLOCK_ALIGN) + n_runs * sizeof(struct sl_block_run);
+}
+
+// The places of a relation's arrays.
+static void place_run(const struct sl_draw_plan *plan, uint32_t n_dst, uint32_t n_edges,
+                      struct sl_block_cursor *c, struct sl_block_run *run)
+{
+    sl_block_place(c, ((uint64_t)n_dst + 1) * sizeof(uint32_t), &run->indptr_offset);
+    sl_block_place(c, (uint64_t)n_edges * sizeof(uint32_t), &run->indices_offset);
+    if (plan->edge_ids)
+        sl_block_place(c, (uint64_t)n_edges * sizeof(uint64_t), &run->edge_ids_offset);
+}
+
+int sl_typed_describe(struct sl_typed_drawer *d, const struct sl_draw_plan *plan,
+                      const struct sl_drawn *drawn, struct sl_block *block,
+                      struct sl_block_cursor *c)
+{
+    const struct sl_typed *t = types_of(d);
+    const uint32_t last = plan->n_hops - 1, *edges = drawn->relation_edges;
+    for (uint32_t i = 0; i < t->n_types; i++) {
+        memset(d->part[i].after, 0, sizeof d->part[i].after);
+        for (uint32_t h = 0; h <= plan->n_hops; h++)
+            d->part[i].after[h] = drawn->type_nodes[h * t->n_types + i];
+        d->part[i].n = d->part[i].after[plan->n_hops];
+    }
+    for (uint32_t i = 0; i < t->n_relations; i++) {
+        d->rows[i].placed = (struct sl_block_run){0};
+        if (plan->expand_new && edges[last * t->n_relations + i] > 0)
+            place_run(plan, d->part[t->relation[i].target].after[last],
+                      edges[last * t->n_relations + i], c, &d->rows[i].placed);
+    }
+    d->n_runs = 0;
+    for (uint32_t h = 0; h < plan->n_hops; h++)
+        for (uint32_t i = 0; i < t->n_relations; i++) {
+            struct sl_block_run run = d->rows[i].placed;
+            run.hop = h;
+            run.relation = i;
+            run.n_dst = d->part[t->relation[i].target].after[h];
+            run.n_edges = edges[h * t->n_relations + i];
+            if (run.n_edges == 0)
+                continue;
+            if (!plan->expand_new)
+                place_run(plan, run.n_dst, run.n_edges, c, &run);
+            SL_TRY(add_run(d, &run));
+        }
+    return end_block(d, plan, block, c, true);
+}
+
+// ---- disjoint trees -----------------------------------------------------------------------------
+
+void sl_typed_begin_tree(struct sl_typed_drawer *d, struct sl_time_bound bound)
+{
+    for (uint32_t r = 0; r < types_of(d)->n_relations; r++)
+        sl_timed_rows_begin(&d->rows[r].timed, bound);
+}
+
+static int join_run(struct sl_typed_drawer *d, struct sl_forest *f, const struct sl_draw_plan *plan,
+                    uint32_t h, uint32_t relation, const struct sl_block *block,
+                    struct sl_block_cursor *c)
+{
+    const struct sl_relation *r = &types_of(d)->relation[relation];
+    const struct sl_forest_run run = {h, relation, r->source, r->target};
+    struct sl_block_hop hop = {0};
+    SL_TRY(sl_forest_join_run(f, &run, sl_draw_plan_beside(plan), block, &hop, c));
+    struct sl_typed_rows *rows = &d->rows[relation];
+    rows->n_edges = hop.n_edges;
+    rows->placed = run_of(h, relation, &hop);
+    return hop.n_edges > 0 && !plan->expand_new ? add_run(d, &rows->placed) : SL_OK;
+}
+
+int sl_typed_join(struct sl_typed_drawer *d, struct sl_forest *f, const struct sl_draw_plan *plan,
+                  struct sl_block *block, struct sl_block_cursor *c)
+{
+    const struct sl_typed *t = types_of(d);
+    block->flags |= SL_BLOCK_TYPED;
+    memset(block->n_nodes, 0, sizeof block->n_nodes);
+    for (uint32_t i = 0; i < t->n_types; i++) {
+        SL_TRY(sl_forest_number(f, i, block, d->part[i].after));
+        d->part[i].n = d->part[i].after[plan->n_hops];
+    }
+    d->n_runs = 0;
+    // With expand_new the last hop has all edges.
+    for (uint32_t h = plan->expand_new ? plan->n_hops - 1 : 0; h < plan->n_hops; h++)
+        for (uint32_t i = 0; i < t->n_relations; i++)
+            SL_TRY(join_run(d, f, plan, h, i, block, c));
+    if (plan->expand_new)
+        SL_TRY(share_rows(d, plan, block));
+    count_rows(block);
+    uint32_t *nodes =
+        sl_block_place(c, (uint64_t)block->n_input * sizeof *nodes, &block->nodes_offset);
+    for (uint32_t i = 0; nodes && i < t->n_types; i++)
+        nodes = sl_forest_copy_nodes(f, i, plan->n_hops, nodes);
+    return nodes && put_tables(d, block, c) ? SL_OK : SL_EAGAIN;
 }

@@ -1,5 +1,6 @@
 /*
- * draw_typed.h - mini-batches of a typed graph (common/data/typed.h), on the processor.
+ * draw_typed.h - mini-batches of a typed graph (common/data/typed.h), drawn by the processor, or
+ * described where a device drew them.
  *
  * A hop goes through the relations in their order. One relation's edges of one hop are drawn as a
  * plain hop is (kernels/khop_internal.h): rows are vertices of its target type, in the order in
@@ -17,6 +18,10 @@
  * Target edges that the batch does not see (struct sl_target_edges) are those of the data set's
  * linked relation, and their reverses those of the relation that has them: both are looked up in
  * the seeds' lists before the first hop.
+ *
+ * Disjoint batches are put together of their seeds' trees, each drawn as a batch of its own
+ * (forest.h). With the time of a seed, relations that have times are drawn from what there was of
+ * them by then (timed_rows.h), others as ever.
  */
 #ifndef SL_SAMPLER_DRAW_TYPED_H
 #define SL_SAMPLER_DRAW_TYPED_H
@@ -28,7 +33,9 @@
 #include "sampler/block_layout.h"
 #include "sampler/draw_job.h"
 #include "sampler/draw_plan.h"
+#include "sampler/forest.h"
 #include "sampler/scratch.h"
+#include "sampler/timed_rows.h"
 #include "sampler/topology.h"
 
 // Of a type: its vertices of the batch in hand.
@@ -44,6 +51,7 @@ struct sl_typed_rows {
     struct sl_scratch_array indptr, indices, beside;
     uint32_t n_rows, n_edges;
     struct sl_block_run placed; // where they are in the block
+    struct sl_timed_rows timed; // of the tree in hand, whatever the expansion
 };
 
 struct sl_typed_drawer {
@@ -70,5 +78,19 @@ int sl_typed_check_plan(const struct sl_draw_plan *plan);
 // block's memory is too small.
 int sl_typed_draw(struct sl_typed_drawer *d, const struct sl_draw_job *job, struct sl_block *block,
                   struct sl_block_cursor *c);
+
+// Of a batch that a device has drawn and written behind the labels: where the block ends with its
+// tables; and the header's part, the tables, and the zeros between. SL_ENOMEM.
+uint64_t sl_typed_drawn_end(const struct sl_typed_drawer *d, const struct sl_draw_plan *plan,
+                            const struct sl_drawn *drawn);
+int sl_typed_describe(struct sl_typed_drawer *d, const struct sl_draw_plan *plan,
+                      const struct sl_drawn *drawn, struct sl_block *block,
+                      struct sl_block_cursor *c);
+
+// What is drawn next is the tree of a seed with this bound, where the plan goes by time.
+void sl_typed_begin_tree(struct sl_typed_drawer *d, struct sl_time_bound bound);
+// The same as draw(), of trees that it has drawn. SL_EAGAIN, SL_EUNSUPPORTED.
+int sl_typed_join(struct sl_typed_drawer *d, struct sl_forest *f, const struct sl_draw_plan *plan,
+                  struct sl_block *block, struct sl_block_cursor *c);
 
 #endif

@@ -9,6 +9,10 @@
  *
  * Vertices of a hop stand tree by tree, so those of the hops before are a prefix, as in any block.
  * Edges join vertices of one tree: whoever wants to know which tree a vertex is of follows them.
+ *
+ * Trees of a typed graph are typed blocks: all this holds for the vertices of each type, and a run
+ * has the trees' runs of its hop and relation. A plain tree is one of one type, whose hops are its
+ * runs.
  */
 #ifndef SL_SAMPLER_FOREST_H
 #define SL_SAMPLER_FOREST_H
@@ -16,19 +20,21 @@
 #include "sampler/block_layout.h"
 
 struct sl_tree {
-    uint64_t offset;                 // of its block
-    uint32_t shift[SL_MAX_HOPS + 1]; // from its vertices' numbers, by the hop that found them
+    uint64_t offset; // of its block
+    uint32_t run;    // of a typed one: the first of its runs that is not joined yet
 };
 
 struct sl_forest {
     char *memory; // grown to the largest batch
     uint64_t bytes, used;
     struct sl_tree *tree;
-    uint32_t n_trees, trees_capacity;
+    // (n_trees, n_types, SL_MAX_HOPS + 1) from its vertices' numbers, by the hop that found them
+    uint32_t *shift;
+    uint32_t n_trees, n_types, trees_capacity;
 };
 
-// No trees, and room to note n of them. SL_ENOMEM.
-int sl_forest_reset(struct sl_forest *f, uint32_t n);
+// No trees, and room to note n of them; n_types: always the same, 1 of a plain graph. SL_ENOMEM.
+int sl_forest_reset(struct sl_forest *f, uint32_t n, uint32_t n_types);
 void sl_forest_fini(struct sl_forest *f); // safe on a zeroed struct
 
 // Where the next tree's block goes, with *c behind its header; NULL: it has no room for that.
@@ -42,5 +48,24 @@ void sl_forest_keep(struct sl_forest *f, const struct sl_block_cursor *c);
 // each edge. SL_EAGAIN: the block's memory is too small; SL_EUNSUPPORTED: too many of them.
 int sl_forest_join(struct sl_forest *f, uint32_t beside, struct sl_block *block,
                    struct sl_block_cursor *c);
+
+// The same in steps, for typed trees: numbers for the vertices of each type, and then runs in their
+// order, and vertices.
+
+// Adds a type's vertices to block->n_nodes; after (n_hops + 1) says how many there are after so
+// many hops. SL_EUNSUPPORTED.
+int sl_forest_number(struct sl_forest *f, uint32_t type, struct sl_block *block, uint32_t *after);
+
+struct sl_forest_run {
+    uint32_t hop, relation; // 0 of plain trees, as the next two
+    uint32_t source, target;
+};
+// Places the run, unless no tree of typed ones has edges of it: out->n_edges is 0 then.
+int sl_forest_join_run(struct sl_forest *f, const struct sl_forest_run *run, uint32_t beside,
+                       const struct sl_block *block, struct sl_block_hop *out,
+                       struct sl_block_cursor *c);
+// A type's vertices; returns where the next type's go.
+uint32_t *sl_forest_copy_nodes(const struct sl_forest *f, uint32_t type, uint32_t n_hops,
+                               uint32_t *to);
 
 #endif

@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/base/advise.h"
@@ -171,11 +172,12 @@ static int place_degrees(struct sl_graph_placement *r, struct room *room,
 
 // Edges of the first rows, at most so many, whose neighbours and running sums take no more than
 // these bytes. A row's neighbours and sums are read together: one without the other gains little.
-static uint64_t edges_in(const struct sl_topology_view *v, uint64_t bytes, uint64_t most)
+static uint64_t edges_in(const struct sl_topology *t, uint64_t bytes, uint64_t most)
 {
+    const struct sl_topology_view *v = &t->view;
     const uint64_t each =
         sl_dtype_bytes(v->indices_dtype) + (v->weight_prefix ? sizeof *v->weight_prefix : 0);
-    uint64_t rows = 0, above = v->n_nodes; // fit; the most that may
+    uint64_t rows = 0, above = sl_dataset_lists(&t->dataset); // fit; the most that may
     while (rows < above) {
         uint64_t middle = above - (above - rows) / 2;
         if (v->indptr[middle] <= SL_MIN(bytes / each, most))
@@ -272,13 +274,35 @@ int sl_graph_placement_keep(struct sl_graph_placement *r, uint64_t n_edges)
     return rc < 0 ? rc : r->device->sync();
 }
 
+// --- types ---------------------------------------------------------------------------------------
+
+static int list_types(struct sl_graph_placement *r)
+{
+    const struct sl_typed *t = &r->topology->dataset.typed;
+    if (t->n_types == 0)
+        return SL_OK;
+    struct sl_draw_relation *relation = calloc(SL_MAX(t->n_relations, 1u), sizeof *relation);
+    uint64_t *n_of = calloc(t->n_types, sizeof *n_of);
+    r->types = (struct sl_draw_types){t->n_types, t->n_relations, relation, n_of};
+    if (!relation || !n_of)
+        return sl_fail(SL_ENOMEM, "sampling: no memory for %u relations", t->n_relations);
+    for (uint32_t i = 0; i < t->n_types; i++)
+        n_of[i] = t->type[i].n;
+    for (uint32_t i = 0; i < t->n_relations; i++) {
+        const struct sl_relation *of = &t->relation[i];
+        relation[i] = (struct sl_draw_relation){of->source, of->target, sl_relation_row(t, of, 0)};
+    }
+    return SL_OK;
+}
+
 // --- all of it -----------------------------------------------------------------------------------
 
 static int place_all(struct sl_graph_placement *r, const struct sl_graph_placement_spec *spec,
                      struct room *room)
 {
     const struct sl_topology_view *v = &r->topology->view;
-    const struct source rows = {v->indptr, (v->n_nodes + 1) * sizeof *v->indptr,
+    const uint64_t lists = sl_dataset_lists(&r->topology->dataset);
+    const struct source rows = {v->indptr, (lists + 1) * sizeof *v->indptr,
                                 0,         "the rows' places (indptr.npy)",
                                 IN_FILE,   r->files.offsets};
     SL_TRY(place(r, SL_RESIDENT_OFFSETS, room, &rows));
@@ -288,7 +312,7 @@ static int place_all(struct sl_graph_placement *r, const struct sl_graph_placeme
     if (r->n_edges == 0)
         return SL_OK;
     const double most = spec->most > 0 ? spec->most : 1;
-    r->room = edges_in(v, room->left, (uint64_t)(most * (double)r->n_edges));
+    r->room = edges_in(r->topology, room->left, (uint64_t)(most * (double)r->n_edges));
     SL_TRY(place_first(r, room, r->room));
     SL_TRY(place_rest(r, r->shares && r->n_resident < r->n_edges ? 0 : r->n_resident));
     point_at_edges(r);
@@ -323,6 +347,8 @@ int sl_graph_placement_open(struct sl_graph_placement *r,
     int rc = device->space(&free_bytes, &total_bytes);
     struct room room = {.left = (uint64_t)((double)free_bytes * spec->share)};
     if (rc == SL_OK)
+        rc = list_types(r);
+    if (rc == SL_OK)
         rc = place_all(r, spec, &room);
     if (rc == SL_OK)
         rc = device->sync();
@@ -338,6 +364,8 @@ void sl_graph_placement_close(struct sl_graph_placement *r)
 {
     for (uint32_t i = 0; i < SL_GRAPH_PLACEMENT_ARRAYS; i++)
         close_array(r, (enum sl_graph_placement_array)i);
+    free((void *)(uintptr_t)r->types.relation);
+    free((void *)(uintptr_t)r->types.n_of);
     memset(r, 0, sizeof *r);
 }
 

@@ -63,6 +63,7 @@ struct sl_graph_placement {
     const struct sl_kernels *kernels;
     struct sl_topology_view view; // pointers for operations
     const uint32_t *degree_of;    // (n_nodes) in-degrees as blocks carry them, or NULL
+    struct sl_draw_types types;   // of a graph with several types; owned
     uint64_t n_edges, n_resident; // of all edges those in the device's memory
     uint64_t room;                // ... that there is room for
     const struct sl_topology *topology;

@@ -11,6 +11,7 @@
 #include "common/arena/payload_alloc.h"
 #include "common/arena/visit_counts.h"
 #include "common/arena/seat.h"
+#include "common/arena/type_counts.h"
 
 // A batch on its way through this process.
 struct task {
@@ -369,6 +370,12 @@ static int finish(struct sl_sampler *s, struct task *t)
     return SL_OK;
 }
 
+static void count_relations(const struct sl_sampler *s, const struct task *t)
+{
+    if (t->job.block->flags & SL_BLOCK_TYPED)
+        sl_type_counts_add_edges(s->arena, sl_seat_sampler(s->arena, s->device), t->job.block);
+}
+
 // Whoever brings rows from the drive looks ahead to the batches that are drawn.
 static void note_rows(const struct sl_sampler *s, const struct task *t)
 {
@@ -399,6 +406,7 @@ static int hand_on(struct sl_sampler *s, struct task *t)
     s->figures.stage_ns[SL_STAGE_MARK] += e->mark_ns;
     s->figures.stage_ns[SL_STAGE_COPY] += e->copy_ns;
     s->figures.stage_ns[SL_STAGE_WAIT] += e->sample_wait_ns;
+    count_relations(s, t);
     note_rows(s, t);
     s->inflight->handed_on_ns = e->ready_at_ns = sl_now_ns();
     int rc =

@@ -64,8 +64,7 @@ static int make_drawer(struct program *p)
     };
     SL_TRY(sl_topology_expect_device(&p->topology));
     SL_TRY(sl_graph_placement_open(&p->residence, &spec, p->device, p->kernels));
-    sl_drawer_init_on(&p->drawer, &p->topology, &p->residence);
-    return SL_OK;
+    return sl_drawer_init_on(&p->drawer, &p->topology, &p->residence);
 }
 
 // What stays on the device, or stands for it on a CPU device.

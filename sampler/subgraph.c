@@ -209,7 +209,7 @@ int sl_subgraph_add(struct sl_subgraph_room *s, const struct sl_topology *topolo
     };
     if (!sl_block_begin_hop(c, &block->hop[h], n, UINT32_MAX, beside, &hop.room))
         return SL_EAGAIN;
-    sl_topology_read_ahead(topology, &topology->view, nodes + block->n_nodes[h - 1],
+    sl_topology_read_ahead(topology, &topology->view, NULL, nodes + block->n_nodes[h - 1],
                            n - block->n_nodes[h - 1]);
     const bool turns = plan->subgraph == SL_SUBGRAPH_BIDIRECTIONAL;
     struct back back = {0};

@@ -9,14 +9,13 @@
 _Static_assert(sizeof(struct sl_time_range) == 2 * sizeof(uint64_t), "offsets of rows");
 enum { ROWS_MOST = INT32_MAX };
 
-void sl_timed_rows_begin(struct sl_timed_rows *t, const struct sl_topology *topology,
-                         const struct sl_draw_plan *plan, uint32_t seed)
+void sl_timed_rows_begin(struct sl_timed_rows *t, struct sl_time_bound bound)
 {
-    t->bound = sl_time_bound(topology->dataset.node_time[seed], plan->time_strict);
+    t->bound = bound;
     t->n = 0;
 }
 
-static int reserve(struct sl_timed_rows *t, const struct sl_draw_plan *plan, uint32_t n)
+static int reserve(struct sl_timed_rows *t, enum sl_time_rule rule, uint32_t n)
 {
     if (n > ROWS_MOST)
         return sl_fail(SL_EUNSUPPORTED,
@@ -24,7 +23,7 @@ static int reserve(struct sl_timed_rows *t, const struct sl_draw_plan *plan, uin
                        "%d: set sampler.fanout lower",
                        n, ROWS_MOST);
     SL_TRY(sl_scratch_reserve(&t->range, n, t->n, ROWS_MOST, sizeof(struct sl_time_range)));
-    if (plan->time == SL_TIME_LATEST)
+    if (rule == SL_TIME_LATEST)
         SL_TRY(sl_scratch_reserve(&t->latest, n, 0, ROWS_MOST, sizeof(struct sl_time_range)));
     SL_TRY(sl_scratch_reserve(&t->row, n, t->n_rows, ROWS_MOST, sizeof(uint32_t)));
     for (uint32_t *row = t->row.p; t->n_rows < n; t->n_rows++)
@@ -32,25 +31,25 @@ static int reserve(struct sl_timed_rows *t, const struct sl_draw_plan *plan, uin
     return SL_OK;
 }
 
-int sl_timed_rows_find(struct sl_timed_rows *t, const struct sl_topology *topology,
-                       const struct sl_draw_plan *plan, uint32_t h, uint32_t first, uint32_t n,
-                       const uint32_t *nodes, const uint32_t **rows, uint64_t *edges)
+int sl_timed_rows_find(struct sl_timed_rows *t, const struct sl_timed_hop *hop,
+                       const uint32_t **rows, uint64_t *edges)
 {
-    const struct sl_dataset *ds = &topology->dataset;
-    const int64_t fanout = plan->fanout[h];
-    SL_TRY(reserve(t, plan, n));
+    const bool latest_first = hop->rule == SL_TIME_LATEST;
+    const int64_t fanout = hop->fanout;
+    const uint32_t first = hop->first, n = hop->n;
+    SL_TRY(reserve(t, hop->rule, n));
     struct sl_time_range *range = t->range.p, *latest = t->latest.p;
     if (t->n < n)
-        sl_time_ranges(ds->indptr, ds->edge_time, t->bound, nodes + t->n, n - t->n, range + t->n);
+        sl_time_ranges(hop->view->indptr, hop->time, t->bound, hop->nodes + t->n, n - t->n,
+                       range + t->n);
     t->n = SL_MAX(t->n, n);
     *edges = fanout < 0 ? 0 : (uint64_t)fanout * (n - first);
     for (uint32_t i = first; i < n && fanout < 0; i++)
         *edges += range[i].end - range[i].begin;
-    for (uint32_t i = first; i < n && plan->time == SL_TIME_LATEST; i++)
+    for (uint32_t i = first; i < n && latest_first; i++)
         latest[i] = sl_time_latest(range[i], fanout);
-    t->view = topology->view;
-    t->view.indptr =
-        (const uint64_t *)(const void *)(plan->time == SL_TIME_LATEST ? latest : range);
+    t->view = *hop->view;
+    t->view.indptr = (const uint64_t *)(const void *)(latest_first ? latest : range);
     *rows = t->row.p;
     return SL_OK;
 }

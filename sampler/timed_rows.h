@@ -3,7 +3,8 @@
  *
  * A tree has one seed, so one bound holds for all its rows: which of their edges count is found
  * once for each vertex, in the hop that first reads its row (kernels/time_ranges.h). Those ranges
- * are then what the sampling kernel gets for the graph's rows.
+ * are then what the sampling kernel gets for the graph's rows. Of a typed graph each relation that
+ * has times has rows of its own.
  */
 #ifndef SL_SAMPLER_TIMED_ROWS_H
 #define SL_SAMPLER_TIMED_ROWS_H
@@ -24,15 +25,23 @@ struct sl_timed_rows {
     struct sl_topology_view view;   // of the hop in hand
 };
 
-// The tree of one more seed, before its first hop.
-void sl_timed_rows_begin(struct sl_timed_rows *t, const struct sl_topology *topology,
-                         const struct sl_draw_plan *plan, uint32_t seed);
+// What a hop reads: rows first .. n - 1 of the vertices `nodes`.
+struct sl_timed_hop {
+    const struct sl_topology_view *view;
+    const int64_t *time; // of the view's edges
+    enum sl_time_rule rule;
+    int64_t fanout;
+    uint32_t first, n;
+    const uint32_t *nodes;
+};
 
-// Hop h reads rows first .. n - 1 of the vertices `nodes`: fills view, and rows of it, for the
-// kernel. *edges: how many it can take at most. SL_ENOMEM, SL_EUNSUPPORTED.
-int sl_timed_rows_find(struct sl_timed_rows *t, const struct sl_topology *topology,
-                       const struct sl_draw_plan *plan, uint32_t h, uint32_t first, uint32_t n,
-                       const uint32_t *nodes, const uint32_t **rows, uint64_t *edges);
+// The tree of one more seed, before its first hop.
+void sl_timed_rows_begin(struct sl_timed_rows *t, struct sl_time_bound bound);
+
+// Fills t->view, and rows of it, for the kernel. *edges: how many it can take at most. SL_ENOMEM,
+// SL_EUNSUPPORTED.
+int sl_timed_rows_find(struct sl_timed_rows *t, const struct sl_timed_hop *hop,
+                       const uint32_t **rows, uint64_t *edges);
 
 uint64_t sl_timed_rows_bytes(const struct sl_timed_rows *t);
 void sl_timed_rows_fini(struct sl_timed_rows *t); // safe on a zeroed struct

@@ -118,19 +118,33 @@ static void lock_pages(struct sl_topology *t, uint64_t rows, uint64_t edges)
                 strerror(err), (uint64_t)limit.rlim_cur >> 20, (rows + edges) >> 20);
 }
 
+// Advises on the times of edges, whose bytes it returns.
+static uint64_t advise_times(const struct sl_dataset *ds, int advice)
+{
+    uint64_t bytes = ds->edge_time ? ds->n_edges * sizeof *ds->edge_time : 0;
+    sl_advise(ds->edge_time, bytes, advice);
+    for (uint32_t i = 0; i < ds->typed.n_relations; i++) {
+        const struct sl_relation *r = &ds->typed.relation[i];
+        if (!r->time)
+            continue;
+        sl_advise(r->time, r->n_edges * sizeof *r->time, advice);
+        bytes += r->n_edges * sizeof *r->time;
+    }
+    return bytes;
+}
+
 void sl_topology_expect_draws(struct sl_topology *t)
 {
     const struct sl_dataset *ds = &t->dataset;
     const uint64_t available = sl_device_memory_available();
     const uint64_t rows = (sl_dataset_lists(ds) + 1) * sizeof *ds->indptr;
     const uint64_t edges = ds->n_edges * sl_dtype_bytes(ds->indices_dtype);
-    const uint64_t times = ds->edge_time ? ds->n_edges * sizeof *ds->edge_time : 0;
-    const uint64_t all = rows + edges + times;
+    const uint64_t all = rows + edges + advise_times(ds, MADV_RANDOM);
     // A page then comes from the disk with the 2 MiB around it: well where all of them stay.
     if (all <= available / 2) {
         sl_advise(ds->indptr, rows, MADV_HUGEPAGE);
         sl_advise(ds->indices, edges, MADV_HUGEPAGE);
-        sl_advise(ds->edge_time, times, MADV_HUGEPAGE);
+        advise_times(ds, MADV_HUGEPAGE);
         if (ds->n_edges > 0 && sl_features_kinds[sl_features_choose(ds, available)].drive)
             lock_pages(t, rows, edges);
     } else if (all > available) {
@@ -140,7 +154,6 @@ void sl_topology_expect_draws(struct sl_topology *t)
                     all >> 20, available >> 20);
     }
     advise_neighbours(ds, MADV_RANDOM);
-    sl_advise(ds->edge_time, times, MADV_RANDOM);
 }
 
 int sl_topology_expect_device(struct sl_topology *t)
@@ -159,6 +172,15 @@ struct sl_topology_view sl_topology_relation(const struct sl_topology *t, uint32
     return view;
 }
 
+const int64_t *sl_topology_relation_times(const struct sl_topology *t, uint32_t relation)
+{
+    const struct sl_relation *r = &t->dataset.typed.relation[relation];
+    if (!r->time)
+        return NULL;
+    // Numbers wrap, as pointers must not.
+    return (const int64_t *)((uintptr_t)r->time - (uintptr_t)r->first_edge * sizeof *r->time);
+}
+
 // Asks for a list's part of an array by edge, unless it is long.
 static void ask_for(const struct sl_topology *t, const void *array, uint64_t each, uint64_t first,
                     uint64_t end)
@@ -168,7 +190,7 @@ static void ask_for(const struct sl_topology *t, const void *array, uint64_t eac
 }
 
 void sl_topology_read_ahead(const struct sl_topology *t, const struct sl_topology_view *v,
-                            const uint32_t *nodes, uint32_t n)
+                            const int64_t *time, const uint32_t *nodes, uint32_t n)
 {
     if (!t->ahead)
         return;
@@ -177,7 +199,7 @@ void sl_topology_read_ahead(const struct sl_topology *t, const struct sl_topolog
     for (uint32_t i = 0; i < n; i++) {
         const uint64_t first = v->indptr[nodes[i]], end = v->indptr[nodes[i] + 1];
         ask_for(t, v->indices, sl_dtype_bytes(v->indices_dtype), first, end);
-        ask_for(t, t->dataset.edge_time, sizeof *t->dataset.edge_time, first, end);
+        ask_for(t, time, sizeof *time, first, end);
     }
 }
 

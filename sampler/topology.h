@@ -54,13 +54,15 @@ int sl_topology_expect_device(struct sl_topology *t);
 
 enum { SL_TOPOLOGY_AHEAD_BYTES = 65536 }; // the longest list that is asked for
 
-// A hop is going to read the lists of these vertices (n) in the view, with their times where there
-// are some. Nothing where the graph fits in memory.
+// A hop is going to read the lists of these vertices (n) in the view, with the times of its edges
+// where there are some (else NULL). Nothing where the graph fits in memory.
 void sl_topology_read_ahead(const struct sl_topology *t, const struct sl_topology_view *view,
-                            const uint32_t *nodes, uint32_t n);
+                            const int64_t *time, const uint32_t *nodes, uint32_t n);
 
 // Of a typed graph: the view whose row v is the row of vertex v in the relation.
 struct sl_topology_view sl_topology_relation(const struct sl_topology *t, uint32_t relation);
+// The times of that view's edges, NULL: the relation has none.
+const int64_t *sl_topology_relation_times(const struct sl_topology *t, uint32_t relation);
 
 // Logs how much of the files and of the running sums lies in huge pages.
 void sl_topology_log_pages(void);

@@ -288,6 +288,7 @@ TYPED_MODELS = {
     "rgcn": {"kind": "rgcn", "layers": 2, "hidden": 32, "norm": "batch"},
     "rgcn-bases": {"kind": "rgcn", "layers": 2, "hidden": 32, "bases": 3},
     "rgcn-blocks": {"kind": "rgcn", "layers": 2, "hidden": 32, "blocks": 4},
+    "hgt": {"kind": "hgt", "layers": 2, "hidden": 32, "heads": 4, "norm": "layer"},
 }
 
 

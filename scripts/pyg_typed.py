@@ -2,7 +2,15 @@
 for scripts/check_pyg.py and tests/golden/make_pyg_typed.py."""
 import torch
 import torch_geometric
-from torch_geometric.nn import BatchNorm, GATConv, HeteroConv, LayerNorm, RGCNConv, SAGEConv
+from torch_geometric.nn import (
+    BatchNorm,
+    GATConv,
+    HeteroConv,
+    HGTConv,
+    LayerNorm,
+    RGCNConv,
+    SAGEConv,
+)
 from torch_geometric.nn.module_dict import ModuleDict
 
 # With pyg-lib's segment_matmul RGCNConv's mean is over the edges of all relations together.
@@ -13,7 +21,7 @@ ACTIVATIONS = {
     "elu": torch.nn.functional.elu,
     "leaky_relu": torch.nn.functional.leaky_relu,  # slope 0.01
 }
-KINDS = ("rsage", "rgat", "rgcn")
+KINDS = ("rsage", "rgat", "rgcn", "hgt")
 
 
 def norm_of(kind, dim):
@@ -44,7 +52,7 @@ class TypedModel(torch.nn.Module):
                 )
                 for _ in range(self.layers - 1)
             )
-        if self.whole:
+        if self.enters:
             self.lin_dict = ModuleDict(
                 {t: torch.nn.Linear(dim, self.hidden) for t, dim in types.items()}
             )
@@ -56,7 +64,15 @@ class TypedModel(torch.nn.Module):
         """Whether a layer sees all types as one matrix."""
         return self.kind == "rgcn"
 
+    @property
+    def enters(self):
+        """Whether features become rows of the hidden width first."""
+        return self.kind in ("rgcn", "hgt")
+
     def layer(self, model, widths):
+        if self.kind == "hgt":
+            of = (list(widths), self.relations)
+            return HGTConv(self.hidden, self.hidden, of, model.get("heads", 8))
         if self.whole:
             return RGCNConv(
                 self.hidden,
@@ -74,6 +90,8 @@ class TypedModel(torch.nn.Module):
             heads = model.get("heads", 8)
 
             def conv(d_in):
+                if model.get("share_weights"):
+                    d_in = d_in[0]
                 return GATConv(d_in, self.hidden // heads, heads, add_self_loops=False)
 
         return HeteroConv(
@@ -82,6 +100,8 @@ class TypedModel(torch.nn.Module):
         )
 
     def convolve(self, conv, x, edges):
+        if self.kind == "hgt":  # tells relations by their place, whatever their names
+            edges = {r: edges[r] for r in self.relations}
         if not self.whole:
             return conv(x, edges)
         sizes = [len(rows) for rows in x.values()]
@@ -96,7 +116,7 @@ class TypedModel(torch.nn.Module):
 
     def forward(self, x, edges):
         """Logits of all vertices of the first type."""
-        if self.whole:
+        if self.enters:
             x = {t: self.act(self.lin_dict[t](rows)) for t, rows in x.items()}
         for i, conv in enumerate(self.convs):
             x = self.convolve(conv, x, edges)
@@ -104,5 +124,6 @@ class TypedModel(torch.nn.Module):
                 break
             if self.normalises:
                 x = {t: self.norms[i][t](rows) for t, rows in x.items()}
-            x = {t: self.act(rows) for t, rows in x.items()}
+            if self.kind != "hgt":
+                x = {t: self.act(rows) for t, rows in x.items()}
         return self.lin(x[self.labelled])

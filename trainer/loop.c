@@ -102,7 +102,7 @@ static void record_cores(struct loop *t, const struct sl_work *work)
     // The largest step so far: activations, and two batches' features.
     struct sl_seat *seat =
         sl_seat(t->spec->arena, sl_seat_trainer(t->spec->arena, t->spec->device));
-    uint64_t bytes = t->spec->model->pool.peak_bytes +
+    uint64_t bytes = sl_model_peak_bytes(t->spec->model) +
                      SL_PREFETCH_BUFFERS * (entry->hit_bytes + entry->miss_bytes);
     if (bytes > atomic_load_explicit(&seat->step_bytes, memory_order_relaxed))
         atomic_store_explicit(&seat->step_bytes, bytes, memory_order_relaxed);
@@ -179,10 +179,10 @@ static struct sl_row_slot take_rows(const struct loop *t, const struct sl_work *
     return slot;
 }
 
-static void leave_rows(const struct sl_work *work, const struct sl_row_slot *slot)
+static void leave_rows(const struct loop *t, const struct sl_work *work,
+                       const struct sl_row_slot *slot)
 {
-    *slot->n = work->block.header->n_input;
-    memcpy(slot->ids, sl_view_nodes(work->block), *slot->n * sizeof *slot->ids);
+    *slot->n = sl_model_learned_ids(t->spec->model, work->block, slot->ids);
 }
 
 // The batch's gradient into its slot, or where the job has a group into the sum. The one wait for
@@ -199,7 +199,7 @@ static int compute_gradient(struct loop *t, const struct sl_work *work,
         rows = take_rows(t, work);
     SL_TRY(sl_model_train(t->spec->model, params, work->block, work->x, gradient, result));
     if (t->spec->rows)
-        leave_rows(work, &rows);
+        leave_rows(t, work, &rows);
     if (!t->sync.exchange)
         return sl_parameters_deliver(&t->parameters, from->slot);
     SL_TRY(sl_exchange_add(t->sync.exchange, &work->lease, gradient));

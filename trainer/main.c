@@ -21,7 +21,7 @@
 #include "trainer/feed/devices.h"
 #include "trainer/feed/gather.h"
 #include "trainer/feed/reading.h"
-#include "trainer/infer/typed_piece.h"
+#include "trainer/infer/typed_pieces.h"
 #include "trainer/loop.h"
 #include "trainer/model/neighbours.h"
 #include "trainer/model/sync.h"
@@ -42,10 +42,10 @@ struct program {
     struct sl_infer_graph wider_graph;
     struct sl_model model;
     struct sl_link_sets links;
+    struct sl_typed_pieces pieces; // of a graph of several types
     struct sl_gather gather;
     struct sl_reading extracts, fetches, infers;
     struct sl_row_source features; // of inference
-    struct sl_typed_pieces pieces; // likewise, of several types
     struct sl_arena_access access;
     struct sl_row_table rows; // learned ones
 };
@@ -64,14 +64,14 @@ static int prepare(struct program *p)
     SL_TRY(sl_objective_init(&p->objective, &p->config, &p->dataset));
     SL_TRY(sl_model_init(&p->model, &p->config, p->dataset.feat_dim, &p->dataset.typed,
                          &p->objective, p->compute.device, p->compute.kernels));
-    if (p->model.typed) {
-        SL_TRY(sl_typed_pieces_init(&p->pieces, &p->dataset));
-        p->model.pieces = &p->pieces;
-    }
     if (sl_config_is_links(&p->config)) {
         const struct sl_link_negatives negatives = sl_config_negatives(&p->config);
         SL_TRY(sl_link_sets_init(&p->links, &p->dataset, &negatives));
         p->model.links = &p->links;
+    }
+    if (p->model.typed) {
+        SL_TRY(sl_typed_pieces_init(&p->pieces, &p->model, &p->dataset));
+        p->model.pieces = &p->pieces;
     }
     return sl_model_prepare_inference(&p->model, &p->config, &p->dataset, threads, &p->self_loops,
                                       &p->neighbours);
@@ -178,14 +178,16 @@ static int open_rows(struct program *p)
         return SL_OK;
     SL_TRY(sl_row_table_open(fd[SL_SHARED_ROWS], fd[SL_SHARED_ROWS_WORK], &p->rows));
     const struct sl_row_table_shape *shape = &p->rows.shape;
-    if (shape->dim != p->model.learned.dim || shape->n_rows != p->dataset.n_nodes ||
+    if (shape->dim != p->model.learned.dim ||
+        shape->n_rows != sl_dataset_learned_rows(&p->dataset) ||
         shape->n_state != sl_sync_state_arrays(p->config.optimizer.kind) ||
         shape->n_slots != p->config.updates.batches_per_update)
         return sl_fail(SL_EPROTO,
                        "learned rows: %llu of %u numbers, wanted %llu of %u: broker and "
                        "trainer are not of the same build",
                        (unsigned long long)shape->n_rows, shape->dim,
-                       (unsigned long long)p->dataset.n_nodes, p->model.learned.dim);
+                       (unsigned long long)sl_dataset_learned_rows(&p->dataset),
+                       p->model.learned.dim);
     p->model.learned.n_rows = shape->n_rows;
     return SL_OK;
 }
@@ -250,8 +252,8 @@ static void release(void *ctx)
     sl_reading_close(&p->fetches);
     sl_reading_close(&p->infers);
     sl_row_source_fini(&p->features);
-    sl_typed_pieces_fini(&p->pieces);
     sl_arena_access_close(&p->access);
+    sl_typed_pieces_fini(&p->pieces);
     sl_model_fini(&p->model);
     sl_gather_fini(&p->gather); // the copy of features, which inference may have pinned, too
     sl_neighbours_fini(&p->neighbours);

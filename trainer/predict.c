@@ -239,8 +239,10 @@ static int read_nodes(struct program *p, uint32_t type, uint64_t *n)
     const struct sl_typed *typed = &p->dataset.typed;
     const uint32_t first = typed->n_types ? (uint32_t)typed->type[type].first : 0;
     SL_TRY(sl_id_list_read(p->a.nodes, count_of(p, type), &p->nodes, n));
-    for (uint64_t i = 0; i < *n; i++)
-        p->nodes[i] = p->renamed ? p->renamed[p->nodes[i]] : p->nodes[i] + first;
+    for (uint64_t i = 0; i < *n; i++) {
+        const uint32_t id = p->nodes[i] + first;
+        p->nodes[i] = p->renamed ? p->renamed[id] : id;
+    }
     return SL_OK;
 }
 
@@ -266,6 +268,8 @@ static int choose_vertices(struct program *p, struct sl_whole_graph *g)
     SL_TRY(undo_reordering(p));
     g->n = count_of(p, g->type);
     g->ids = p->renamed;
+    if (p->renamed && p->dataset.typed.n_types)
+        g->ids += p->dataset.typed.type[g->type].first;
     if (p->a.pairs) {
         SL_TRY(sl_predict_pairs_open(&p->pairs, p->a.pairs, &p->dataset, p->renamed,
                                      p->model.n_outputs));
@@ -510,6 +514,7 @@ static int open_rows(struct program *p)
 {
     struct sl_learned_rows *learned = &p->model.learned;
     const struct sl_npy_header *h = &p->learned.head;
+    const uint64_t n_rows = sl_dataset_learned_rows(&p->dataset);
     char shape[128];
     if (learned->dim == 0)
         return SL_OK;
@@ -521,15 +526,16 @@ static int open_rows(struct program *p)
                        "cpu",
                        p->a.device);
     SL_TRY(sl_npy_open(p->a.rows, &p->learned));
-    if (h->dtype != SL_DTYPE_F32 || h->ndim != 2 || h->shape[0] != p->dataset.n_nodes ||
+    if (h->dtype != SL_DTYPE_F32 || h->ndim != 2 || h->shape[0] != n_rows ||
         h->shape[1] != learned->dim)
         return sl_fail(SL_EFORMAT,
                        "%s: found %s %s, wanted float32 (%llu, %u), a row for each vertex of data "
-                       "set %s: learned rows are of the data set that they were trained on",
+                       "set %s that has one: learned rows are of the data set that they were "
+                       "trained on",
                        p->a.rows, sl_npy_dtype_name(h->dtype),
-                       sl_npy_shape_text(h, shape, sizeof shape),
-                       (unsigned long long)p->dataset.n_nodes, learned->dim, p->dataset.path);
-    learned->n_rows = p->dataset.n_nodes;
+                       sl_npy_shape_text(h, shape, sizeof shape), (unsigned long long)n_rows,
+                       learned->dim, p->dataset.path);
+    learned->n_rows = n_rows;
     learned->rows = p->learned.data;
     return SL_OK;
 }

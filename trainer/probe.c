@@ -47,8 +47,9 @@ static uint64_t host_peak(const struct sl_trainer_spec *spec, const struct sl_bl
     uint64_t copied = copies * spec->model->n_params * sizeof(float);
     uint64_t readers =
         spec->fetches && spec->fetches->drive ? SL_TRAINER_READERS * SL_ROW_READER_BYTES : 0;
-    return readers + spec->model->pool.peak_bytes + SL_PREFETCH_BUFFERS * b->buffer.features.bytes +
-           lists + copied + spec->gather->rows.bytes;
+    return readers + sl_model_peak_bytes(spec->model) +
+           SL_PREFETCH_BUFFERS * b->buffer.features.bytes + lists + copied +
+           spec->gather->rows.bytes + spec->gather->source.raw.bytes;
 }
 
 // The other buffer comes on top of what the process holds now, which has what operations keep for
@@ -120,19 +121,21 @@ static int one_step(const struct sl_trainer_spec *spec, const struct sl_block *b
 static int check_rows(const struct sl_trainer_spec *spec, const struct sl_block *block)
 {
     const struct sl_row_cache_shape *rows = &spec->arena->h->spec.rows;
-    const uint64_t words = 2 * sizeof(uint32_t) * rows->n_rows;
-    uint32_t n = block->n_input;
-    if (rows->n_slots == 0 || n <= rows->n_slots)
+    const uint64_t room = sl_row_cache_room(rows);
+    const uint32_t n = block->n_input;
+    uint64_t wanted = sl_rows_cached_bytes(spec->dataset, block, 0);
+    if (rows->n_slots == 0 || wanted <= room)
         return SL_OK;
     if (spec->fetches)
-        n = sl_reading_count(spec->fetches, sl_block_nodes(block), n);
-    if (n <= rows->n_slots)
+        wanted = sl_rows_cached_bytes(
+            spec->dataset, block, n - sl_reading_count(spec->fetches, sl_block_nodes(block), n));
+    if (wanted <= room)
         return SL_OK;
     return sl_fail(SL_EINVAL,
-                   "store.cache: %" PRIu64 " rows fit in it, wanted %" PRIu32
+                   "store.cache: %" PRIu64 " bytes of rows fit in it, wanted %" PRIu64
                    " at least, which a mini-batch has: set store.cache to %" PRIu64
                    " or more, or take a smaller sampler.batch_size or sampler.fanout",
-                   rows->n_slots, n, words + n * (rows->row_bytes + sizeof(uint64_t)));
+                   room, wanted, sl_row_cache_least(rows, wanted));
 }
 
 int sl_trainer_probe(const struct sl_trainer_spec *spec, struct sl_trainer_probe *out)

@@ -311,16 +311,17 @@ void sl_epoch_add_others(struct sl_epoch *f, const struct sl_arena *a,
 }
 
 // Of an update's cells, [cell, end): the node whose last batch was done last, and how long after
-// those of all others. False: only one node had any, or it is not known.
+// those of all others. Nothing of it is before from_ns. False: only one node had any, or it is not
+// known.
 static bool find_last(const struct sl_arena *a, const struct sl_batch_entry *entries, uint64_t cell,
-                      uint64_t end, uint32_t *node, uint64_t *late_ns)
+                      uint64_t end, uint64_t from_ns, uint32_t *node, struct sl_span *late)
 {
     uint64_t done[SL_NODES_MAX] = {0}, last = 0, before = 0;
     for (; cell < end; cell++) {
         const uint32_t of = sl_nodes_owner(a, SL_PHASE_TRAIN, (uint32_t)cell);
         if (!sl_batch_is_timed(&entries[cell]))
             return false;
-        done[of] = SL_MAX(done[of], entries[cell].done_at_ns);
+        done[of] = SL_MAX(SL_MAX(done[of], entries[cell].done_at_ns), from_ns);
     }
     for (uint32_t i = 0; i < a->h->spec.nodes.n; i++) {
         if (done[i] > last) {
@@ -331,24 +332,30 @@ static bool find_last(const struct sl_arena *a, const struct sl_batch_entry *ent
             before = SL_MAX(before, done[i]);
         }
     }
-    *late_ns = last - before;
+    *late = (struct sl_span){before, last};
     return before > 0;
 }
 
+/*
+ * A batch is trained with what all batches of the updates before made, and so done after them.
+ * Where another node's clock says otherwise, by as little as clocks can be compared, it is wrong:
+ * the time that is found is never longer than the epoch's.
+ */
 void sl_epoch_find_latest(struct sl_epoch *f, const struct sl_arena *a,
-                          const struct sl_batch_entry *entries, uint64_t n)
+                          const struct sl_batch_entry *entries, uint64_t n, struct sl_span when)
 {
     const uint64_t each = a->h->spec.batches_per_update;
-    uint64_t late_ns[SL_NODES_MAX] = {0}, ns;
+    double seconds[SL_NODES_MAX] = {0};
+    struct sl_span late = {when.from_ns, when.from_ns};
     uint32_t node = 0, latest = 0;
     for (uint64_t cell = 0; cell < n; cell += each)
-        if (find_last(a, entries, cell, SL_MIN(cell + each, n), &node, &ns))
-            late_ns[node] += ns;
+        if (find_last(a, entries, cell, SL_MIN(cell + each, n), late.to_ns, &node, &late))
+            seconds[node] += sl_pauses_seconds_without(f->pauses, late);
     for (uint32_t i = 1; i < a->h->spec.nodes.n; i++)
-        latest = late_ns[i] > late_ns[latest] ? i : latest;
+        latest = seconds[i] > seconds[latest] ? i : latest;
     f->several_nodes = true;
     f->latest.node = latest;
-    f->latest.seconds = (double)late_ns[latest] * 1e-9;
+    f->latest.seconds = seconds[latest];
 }
 
 uint64_t sl_epoch_first_update_ns(const struct sl_update_entry *updates, uint64_t n)

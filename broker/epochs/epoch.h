@@ -103,10 +103,10 @@ void sl_epoch_add_training(struct sl_epoch *f, const struct sl_batch_entry *entr
                            const struct sl_update_entry *updates, uint64_t n, struct sl_span when,
                            struct sl_epoch_scratch *scratch);
 
-// Likewise, after it: which of several nodes the others waited for, by when batches of each update
-// were done.
+// Likewise, after it: which of several nodes the others waited for within that time, by when
+// batches of each update were done.
 void sl_epoch_find_latest(struct sl_epoch *f, const struct sl_arena *a,
-                          const struct sl_batch_entry *entries, uint64_t n);
+                          const struct sl_batch_entry *entries, uint64_t n, struct sl_span when);
 
 // When the first of these updates (n, not applied or restored ones zero) was applied; 0: none was.
 uint64_t sl_epoch_first_update_ns(const struct sl_update_entry *updates, uint64_t n);

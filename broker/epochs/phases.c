@@ -39,13 +39,14 @@ static int fill_bank(struct sl_phases *p, uint32_t order)
         .batches_per_update = config->updates.batches_per_update,
         .sequences = config->order.sequences_auto ? 0 : config->order.sequences,
         .excess = config->order.excess_error,
+        .epochs_per_pass = config->order.epochs_per_pass,
         .cancel = &p->cancel,
     };
     if (!p->order.kind)
         SL_TRY(sl_epoch_order_open(&p->order, config->order.kind, &facts));
-    sl_epoch_order_fill(&p->order, sl_plan_order_epoch(&p->setup.plan, order),
-                        sl_arena_order(p->arena, order & 1));
-    return SL_OK;
+    const bool filled = sl_epoch_order_fill(&p->order, sl_plan_order_epoch(&p->setup.plan, order),
+                                            sl_arena_order(p->arena, order & 1));
+    return filled || atomic_load(&p->cancel) ? SL_OK : SL_ENOMEM;
 }
 
 // On a thread of libuv's pool: errors are recorded for each thread, so the message is taken along.
@@ -400,7 +401,7 @@ static void read_training(struct sl_phases *p, const struct sl_open_phase *o, ui
     const uint64_t reported = count_reported(p, &o->spec, n);
     f->left -= n - reported; // what other nodes lend is done unseen as well
     if (sl_nodes_any(p->arena) && !f->lent)
-        sl_epoch_find_latest(f, p->arena, entries, n);
+        sl_epoch_find_latest(f, p->arena, entries, n, when);
     if (!p->first_update_ns)
         p->first_update_ns = sl_epoch_first_update_ns(updates, n);
     add_to_digest(p, entries, n);
@@ -413,7 +414,8 @@ static void read_training(struct sl_phases *p, const struct sl_open_phase *o, ui
 
 /*
  * Phases follow one another without the broker, which may wake late on a busy machine: the first
- * claim in this phase is when the one before ended. Moves the border there and returns the start.
+ * claim in this phase is when the one before ended, but not before that one's last batch was done:
+ * other nodes' clocks are not known exactly. Moves the border there and returns the start.
  */
 static uint64_t true_start(struct sl_phases *p, const struct sl_open_phase *o, uint64_t n,
                            uint64_t seen_ns)
@@ -423,6 +425,7 @@ static uint64_t true_start(struct sl_phases *p, const struct sl_open_phase *o, u
     for (uint64_t i = 0; i < n; i++)
         if (entries[i].claimed_at_ns)
             first = SL_MIN(first, entries[i].claimed_at_ns);
+    first = SL_MAX(first, p->done_ns);
     struct sl_plan_step begin = sl_plan_after_epoch(&p->setup.plan, o->step.epoch);
     bool begins = o->step.purpose == begin.purpose && o->step.layer == begin.layer;
     if (sl_plan_evaluates(o->step))
@@ -696,6 +699,16 @@ static void close_oldest(struct sl_phases *p)
         end_oldest(p);
 }
 
+// When the last batch of a phase's n was done; 0: not known.
+static uint64_t last_done_ns(const struct sl_phases *p, const struct sl_open_phase *o, uint64_t n)
+{
+    const struct sl_batch_entry *entries = sl_ledger_entry(p->arena, o->seq, 0);
+    uint64_t last = 0;
+    for (uint64_t i = 0; i < n; i++)
+        last = SL_MAX(last, entries[i].done_at_ns);
+    return last;
+}
+
 // The oldest open phase is complete.
 static void read_oldest(struct sl_phases *p)
 {
@@ -713,6 +726,8 @@ static void read_oldest(struct sl_phases *p)
     default: open = !read_evaluation(p, &o, n, when); break;
     }
     p->ended_ns = when.to_ns;
+    if (o.spec.lane == SL_LANE_MAIN)
+        p->done_ns = last_done_ns(p, &o, n);
     if (!open)
         close_oldest(p);
 }

@@ -111,6 +111,7 @@ struct sl_phases {
     struct sl_open_phase open[SL_ARENA_PHASES]; // ring, oldest first
     uint32_t first_open, n_open;
     uint64_t ended_ns; // when the one before was seen to have ended
+    uint64_t done_ns;  // when the last batch was done of the one before on the main lane
     bool started, stopped;
 
     struct sl_order_bank bank[2];

@@ -24,6 +24,11 @@ struct sl_plan sl_plan_make(const struct sl_config *config, const struct sl_data
 
 uint64_t sl_phases_batches(const struct sl_config *config, uint64_t n_train)
 {
+    return sl_div_up(sl_config_epoch_items(config, n_train), config->sampler.batch_size);
+}
+
+uint64_t sl_phases_pass_batches(const struct sl_config *config, uint64_t n_train)
+{
     return sl_div_up(n_train, config->sampler.batch_size);
 }
 
@@ -228,10 +233,10 @@ static struct sl_phase_spec sampling_spec(const struct sl_plan *plan, struct sl_
             order < sl_plan_counted_orders(plan) || (ranked && sl_ranking_reports_optimal(config)),
         .rank_generation = ranked ? SL_PLAN_RANK_GENERATION : 0,
         .batch_size = (uint32_t)config->sampler.batch_size,
-        .n_items = plan->split[SL_SPLIT_TRAIN].n,
+        .n_items = sl_config_epoch_items(config, plan->split[SL_SPLIT_TRAIN].n),
     };
     if (spec.kind == SL_PHASE_TRAIN)
-        spec.first_version = step.epoch * sl_phases_updates(config, spec.n_items);
+        spec.first_version = step.epoch * sl_phases_updates(config, plan->split[SL_SPLIT_TRAIN].n);
     return spec;
 }
 

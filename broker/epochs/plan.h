@@ -25,6 +25,10 @@
  * Pre-sampling draws the very batches of training once more: same epoch, same shuffled order.
  * Shuffled orders are numbered in the order of their phases, those of pre-sampling first.
  *
+ * An epoch is one walk through the training vertices, or with order.epochs_per_pass a share of it:
+ * phases, versions and reports know epochs alone, all of the same size, and the orders are filled
+ * accordingly (order_kind.h). So are evaluations several times a pass nothing of their own.
+ *
  * The epochs of a job for external trainers are lent to them (ledger.h): nothing is evaluated, and
  * where nobody says how many there are they end with the job.
  *
@@ -88,7 +92,9 @@ struct sl_plan sl_plan_make(const struct sl_config *config, const struct sl_data
 
 // Cells of the largest phase that this job will open.
 uint64_t sl_phases_cells_max(const struct sl_plan *plan);
-// Mini-batches and updates of a training epoch.
+// Mini-batches and updates of a training epoch, of n_train vertices that a pass has; and, of all of
+// them, mini-batches alone.
+uint64_t sl_phases_pass_batches(const struct sl_config *config, uint64_t n_train);
 uint64_t sl_phases_batches(const struct sl_config *config, uint64_t n_train);
 uint64_t sl_phases_updates(const struct sl_config *config, uint64_t n_train);
 // Mini-batches whose gradients are in the parameters of a version.

@@ -97,10 +97,70 @@ static int sort_tiers(struct sl_ranking *r, uint32_t *order)
     return atomic_load(&r->cancel) ? SL_EABORTED : SL_OK;
 }
 
+// Which width of the cache of rows each type's are of; n_widths: of none.
+static void find_widths(const struct sl_typed *typed, const struct sl_row_cache_shape *rows,
+                        uint32_t *width)
+{
+    for (uint32_t t = 0; t < typed->n_types; t++) {
+        width[t] = 0;
+        while (width[t] < rows->n_widths &&
+               rows->width[width[t]].row_bytes != sl_type_row_bytes(&typed->type[t]))
+            width[t]++;
+    }
+}
+
+static uint32_t type_of(const struct sl_typed *typed, uint32_t v)
+{
+    uint32_t low = 0, high = typed->n_types; // the first vertex of `low` is at most v
+    while (high - low > 1) {
+        const uint32_t middle = low + (high - low) / 2;
+        if (typed->type[middle].first <= v)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/*
+ * A cache of rows has slots of each width, and keeps the n_hot first of the order: of each width as
+ * many of its hottest as it has of the slots. They come first, the others behind them.
+ */
+static int lead_with_widths(struct sl_ranking *r, uint32_t *order)
+{
+    const struct sl_row_cache_shape *rows = &r->setup.arena->h->spec.rows;
+    const struct sl_typed *typed = &r->setup.dataset->typed;
+    uint64_t left[SL_ROW_WIDTHS_MAX + 1] = {0}, n_first = 0, n_rest = 0;
+    uint32_t width[SL_TYPES_MAX];
+    if (rows->n_hot == 0 || typed->n_types == 0)
+        return SL_OK;
+    uint32_t *rest = malloc(r->setup.n_nodes * sizeof *rest);
+    if (!rest)
+        return sl_fail(SL_ENOMEM, "no memory for an order of %llu vertices",
+                       (unsigned long long)r->setup.n_nodes);
+    find_widths(typed, rows, width);
+    for (uint32_t w = 0; w < rows->n_widths; w++)
+        left[w] = (uint64_t)((double)rows->n_hot / (double)rows->n_slots *
+                             (double)rows->width[w].n_slots);
+    for (uint64_t i = 0; i < r->setup.n_nodes; i++) {
+        uint64_t *of_width = &left[width[type_of(typed, order[i])]];
+        if (*of_width > 0) {
+            --*of_width;
+            order[n_first++] = order[i];
+        } else {
+            rest[n_rest++] = order[i];
+        }
+    }
+    memcpy(order + n_first, rest, n_rest * sizeof *rest);
+    free(rest);
+    return SL_OK;
+}
+
 static int order_vertices(struct sl_ranking *r, const uint32_t *hotness)
 {
     uint32_t *order = sl_visit_counts_order(r->setup.arena);
     SL_TRY(sl_hotness_order(hotness, r->setup.n_nodes, &r->cancel, order, NULL));
+    SL_TRY(lead_with_widths(r, order));
     return sort_tiers(r, order);
 }
 

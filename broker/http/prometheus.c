@@ -287,6 +287,10 @@ static void put_lists(const struct writer *w)
          {{"kind", "kind"}, {"reader", "reader"}, {"from", "from"}}},
         {"nodes", &sl_stats_node_fields, {{"rank", "node"}, {"host", "host"}}},
         {"wires", &sl_stats_wire_fields, {{"node", "node"}, {"from", "from"}}},
+        {"types", &sl_stats_type_fields, {{"name", "type"}}},
+        {"relations",
+         &sl_stats_relation_fields,
+         {{"source", "source"}, {"name", "relation"}, {"target", "target"}}},
     };
     const struct sl_field *f;
     put_family(w->out, "gauge", "sluice_worker_up", "Whether a worker's process lives.");

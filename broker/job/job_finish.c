@@ -21,6 +21,7 @@
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include "common/data/typed_json.h"
+#include "broker/sharding/type_figures.h"
 #include "common/arena/param_store.h"
 #include "common/arena/seat.h"
 
@@ -266,6 +267,8 @@ static void describe_types(const struct sl_job *job, struct sl_report_totals *to
     to->typed = job->dataset.typed.n_types > 0;
     to->types = sl_typed_types_to_json(&job->dataset);
     to->relations = sl_typed_relations_to_json(&job->dataset);
+    if (to->typed)
+        sl_type_figures_add(&job->arena, &job->dataset.typed, to->types, to->relations);
 }
 
 // Of what learned rows are rows of; NULL: there are none.

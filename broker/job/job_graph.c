@@ -56,7 +56,7 @@ static void emit_weightless(struct sl_job *job)
         sl_units_grouped(vertices, ds->weightless_vertices));
 }
 
-// Of a typed graph "full" is exact for the evaluated vertices.
+// A list that leaves no neighbour out is exact for the evaluated vertices, and may be large.
 static void emit_evaluation(struct sl_job *job)
 {
     const struct sl_config *c = &job->config;
@@ -64,8 +64,9 @@ static void emit_evaluation(struct sl_job *job)
     if (job->dataset.typed.n_types == 0 || !sl_config_evaluates_all(c))
         return;
     sl_joblog_announce(&job->log,
-                       "evaluation: mini-batches of %s vertices with all their neighbours, as the "
-                       "graph has several types (evaluate.batch_size bounds their memory)",
+                       "evaluation: mini-batches of %s vertices with all their neighbours "
+                       "(evaluate.batch_size bounds their memory; evaluate.fanout \"full\" goes "
+                       "layer by layer)",
                        sl_units_grouped(n, c->evaluate.batch_size));
 }
 

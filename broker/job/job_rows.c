@@ -83,7 +83,7 @@ uint64_t sl_job_rows_to_come(const struct sl_job *job)
 int sl_job_make_rows(struct sl_job *job)
 {
     const struct sl_config *c = &job->config;
-    const struct sl_row_table_shape shape = {.n_rows = job->dataset.n_nodes,
+    const struct sl_row_table_shape shape = {.n_rows = sl_dataset_learned_rows(&job->dataset),
                                              .dim = sl_config_learned_dim(c),
                                              .n_state =
                                                  c->optimizer.kind == SL_OPTIMIZER_SGD ? 1 : 2,

@@ -267,7 +267,6 @@ static int configure_workers(struct sl_job *job)
     struct sl_config *c = &job->config;
     const bool automatic = c->store.features == SL_FEATURES_AUTO;
     const uint64_t available = sl_device_memory_available();
-    sl_config_settle_types(c, &job->dataset);
     sl_capacity_settle_store(c, &job->dataset, available);
     if (sl_store_is_open(c))
         sl_access_forecast_now(&job->foresight, c, &job->dataset);
@@ -541,6 +540,7 @@ static void plan_store(struct sl_job *job, struct sl_arena_spec *spec, uint64_t 
     workers.trainers = workers.on_gpus;
     struct sl_shard_inputs q = {
         .gpus = workers.on_gpus > 0,
+        .types = job->dataset.typed.n_types > 0,
         .feature_bytes = sl_features_bytes(&job->dataset),
         .available_bytes = available - SL_MIN(arena, available),
         .spare_bytes = sl_budget_spare(c, &job->split.need, m, &workers),
@@ -588,9 +588,8 @@ static int make_arena(struct sl_job *job)
         .block_bytes_mean = job->block_bytes_mean,
         .probe_bytes = needs_probe(job) ? job->probe_bytes : 0,
         .n_nodes = job->dataset.n_nodes,
-        .n_train = job->dataset.split[SL_SPLIT_TRAIN].n,
+        .n_train = sl_config_epoch_items(&job->config, job->dataset.split[SL_SPLIT_TRAIN].n),
         .n_params = job->params.n,
-        .row_bytes = job->split.need.row_bytes,
         .n_elsewhere = job->dataset.n_nodes - sl_dataset_rows(&job->dataset),
         .n_shards = job->dataset.shard.count,
         .infer_width = job->params.infer_width,
@@ -603,6 +602,7 @@ static int make_arena(struct sl_job *job)
                      ? job->config.allocation.trainers
                      : 0,
     };
+    sl_row_widths_find(&job->config, &job->dataset, &job->capacity.widths);
     struct sl_arena_spec spec;
     // A device that cannot hold a mini-batch is known before anything is made for it.
     SL_TRY(sl_split_check_budgets(&job->split, job->split.roles));
@@ -618,6 +618,8 @@ static int make_arena(struct sl_job *job)
     spec.nodes = (struct sl_nodes_spec){.n = job->nodes.n,
                                         .rank = job->nodes.rank,
                                         .whole_gradients = job->config.optimizer.clip_norm > 0};
+    spec.n_types = job->dataset.typed.n_types;
+    spec.n_relations = job->dataset.typed.n_relations;
     SL_TRY(reserve_acts(job, available));
     plan_store(job, &spec, available);
     SL_TRY(sl_arena_create(job->arena_fd, &spec, &job->arena));

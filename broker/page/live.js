@@ -20,6 +20,7 @@ function render() {
   drawTimeline();
   drawEvents();
   drawNodes();
+  drawTypes();
   drawDevices();
   drawEpochs();
   drawConfig();
@@ -260,6 +261,7 @@ function startLive() {
   listen(new URLSearchParams(location.search).get("job") || "");
 }
 $("every").addEventListener("change", () => job && drawEvents());
+$("types-card").addEventListener("toggle", () => job && drawTypes());
 addEventListener("scroll", hideTip, {passive: true});
 addEventListener("keydown", (e) => {
   if (e.key === "Escape") hideTip();

@@ -433,9 +433,34 @@ function drawNodes() {
            live ? of(rate, n.received_per_second) : of(bytes, n.received_bytes),
            of(count, n.remote_rows), of(percent, n.remote_share), of(duration, n.remote_seconds),
            of(bytes, n.memory), n.host ?? "–"]);
-  $("nodes").replaceChildren(
-      el("table", {}, el("thead", {}, el("tr", {}, head.map((h) => el("th", {scope: "col"}, h)))),
-         el("tbody", {}, rows.map((r) => el("tr", {}, r.map((x) => el("td", {}, String(x))))))));
+  $("nodes").replaceChildren(plainTable(head, rows));
+}
+function plainTable(head, rows) {
+  return el(
+      "table", {}, el("thead", {}, el("tr", {}, head.map((h) => el("th", {scope: "col"}, h)))),
+      el("tbody", {}, rows.map((r) => el("tr", {}, r.map((x) => el("td", {}, String(x)))))));
+}
+// Of a graph of several types, where it is opened: what was gathered and drawn so far.
+function drawTypes() {
+  const from = (job.over ? job.about?.report : shown()) || {}, types = from.types || [];
+  $("types-card").hidden = !types.length;
+  if (!types.length || !$("types-card").open) return;
+  const relations = from.relations || [], all = sum(relations, (r) => r.sampled_edges || 0);
+  const of = (text, x) => known(x) ? text(x) : "–";
+  $("types").replaceChildren(
+      plainTable(
+          ["type", "rows", "hits", "from caches", "from the store"],
+          types.map(
+              (t) =>
+                  [t.name, of(count, t.input_nodes),
+                   t.input_nodes ? percent(t.hits / t.input_nodes) : "–", of(bytes, t.hit_bytes),
+                   of(bytes, t.miss_bytes)])),
+      plainTable(
+          ["relation", "edges", "share"],
+          relations.map(
+              (r) =>
+                  [`${r.source} -${r.name}-> ${r.target}`, of(count, r.sampled_edges),
+                   all ? percent(r.sampled_edges / all) : "–"])));
 }
 function drawEpochs() {
   const list = epochsOf(), m = metricName();

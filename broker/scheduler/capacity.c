@@ -42,30 +42,40 @@ static bool reads(const struct sl_config *config)
 void sl_capacity_settle_store(struct sl_config *config, const struct sl_dataset *ds,
                               uint64_t available_bytes)
 {
-    if (config->store.features == SL_FEATURES_AUTO)
-        config->store.features = sl_features_choose(ds, available_bytes);
+    const bool gpus = sl_config_trains_on(config, SL_DEVICE_CUDA), types = ds->typed.n_types > 0;
+    if (config->store.features ==
+        SL_FEATURES_AUTO) // a GPU gathers rows of several widths as mapped
+        config->store.features =
+            gpus && types ? SL_FEATURES_MEMORY : sl_features_choose(ds, available_bytes);
     config->store.features = sl_features_settle(config->store.features, ds);
     const struct sl_cache_site site = {
-        .gpus = sl_config_trains_on(config, SL_DEVICE_CUDA),
+        .gpus = gpus && !types, // and keeps none of them
         .reads = reads(config),
         .uniform = sl_sampler_flags[config->sampler.kind] & SL_SAMPLER_UNIFORM,
+        .types = types,
     };
     config->cache.policy = sl_cache_choose(config->cache.policy, &site, &config->cache.why);
 }
 
-int sl_capacity_rows(const struct sl_config *config, uint64_t n_nodes, uint64_t row_bytes,
-                     uint64_t available_bytes, struct sl_row_cache_shape *out)
+int sl_capacity_rows(const struct sl_config *config, uint64_t n_nodes,
+                     const struct sl_row_widths *widths, uint64_t available_bytes,
+                     struct sl_row_cache_shape *out)
 {
-    // A row, and its words: two for every one of the data set, one for a slot.
-    const uint64_t each = row_bytes + sizeof(uint64_t);
+    // Words: two for every row of the data set; the slots' lie with their rows.
     const uint64_t words = 2 * sizeof(uint32_t) * n_nodes;
     const uint64_t bytes =
         config->store.cache_bytes ? config->store.cache_bytes : available_bytes / AVAILABLE_SHARE;
-    const uint64_t least = words + each * SL_MIN(n_nodes, config->sampler.batch_size);
+    const uint64_t seeds = config->sampler.batch_size;
+    const uint64_t least = words + sl_row_widths_bytes(widths, seeds);
     char found[SL_UNITS_BYTES], wanted[SL_UNITS_BYTES];
     *out = (struct sl_row_cache_shape){0};
-    if (!reads(config) || row_bytes == 0)
+    if (!reads(config) || widths->n == 0)
         return SL_OK;
+    if (widths->n > SL_ROW_WIDTHS_MAX)
+        return sl_fail(SL_EUNSUPPORTED,
+                       "store.features: found \"%s\" with features of more than %d widths, which "
+                       "a cache of rows does not tell apart: set it to \"memory\"",
+                       sl_features_kinds[config->store.features].word, SL_ROW_WIDTHS_MAX);
     if (bytes < least)
         return sl_fail(SL_ENOMEM,
                        "store.cache: found %s%s, wanted at least %s, for the rows of a mini-batch "
@@ -74,15 +84,10 @@ int sl_capacity_rows(const struct sl_config *config, uint64_t n_nodes, uint64_t 
                        config->store.cache_bytes ? ""
                                                  : ", a quarter of the memory that is available",
                        sl_units_exact_bytes(wanted, least), (unsigned long long)least);
-    const uint64_t slots =
-        SL_MIN(SL_MIN((bytes - words) / each, n_nodes), (uint64_t)UINT32_MAX - 1);
-    *out = (struct sl_row_cache_shape){
-        .n_rows = n_nodes,
-        .n_slots = slots,
-        .row_bytes = row_bytes,
-        .n_hot = sl_cache_keeps(config->cache.policy) ? slots / HOT_OF * HOT_SHARE : 0,
-        .window = config->store.window,
-    };
+    *out = (struct sl_row_cache_shape){.n_rows = n_nodes, .window = config->store.window};
+    sl_row_widths_divide(widths, bytes - words, seeds, out);
+    if (sl_cache_keeps(config->cache.policy))
+        out->n_hot = out->n_slots / HOT_OF * HOT_SHARE;
     return SL_OK;
 }
 
@@ -94,6 +99,8 @@ enum sl_store_way sl_capacity_store_way(const struct sl_config *config,
         return SL_STORE_WAY_NONE;
     if (reads(config))
         return SL_STORE_WAY_DRIVE;
+    if (q->types)
+        return SL_STORE_WAY_TYPES;
     if (q->cached)
         return SL_STORE_WAY_CACHED;
     if (q->feature_bytes > most)
@@ -172,11 +179,12 @@ static void plan_shard(const struct sl_config *config, const struct sl_capacity_
     struct sl_row_cache_shape *rows = &out->rows;
     if (need->n_shards == 0 || rows->n_slots == 0)
         return;
-    out->asks = sl_asks_shape(config->n_devices, need->n_shards, need->n_nodes, need->row_bytes);
+    out->asks = sl_asks_shape(config->n_devices, need->n_shards, need->n_nodes,
+                              need->widths.of[0].row_bytes);
     if (sl_features_kinds[config->store.features].drive)
         return;
     const uint64_t elsewhere = SL_MAX(need->n_elsewhere, (uint64_t)1);
-    rows->n_slots = SL_MIN(rows->n_slots, elsewhere);
+    rows->n_slots = rows->width[0].n_slots = SL_MIN(rows->n_slots, elsewhere);
     // n_slots is at most the divisor.
     if (rows->n_hot)
         rows->n_hot = (uint64_t)((double)rows->n_slots / (double)elsewhere * (double)need->n_nodes /
@@ -236,7 +244,7 @@ int sl_capacity_plan(const struct sl_config *config, const struct sl_capacity_ne
         out->hot_rows = need->n_nodes;
         out->visit_rows = counts ? need->n_nodes : 0;
     }
-    SL_TRY(sl_capacity_rows(config, need->n_nodes, need->row_bytes, available_bytes, &out->rows));
+    SL_TRY(sl_capacity_rows(config, need->n_nodes, &need->widths, available_bytes, &out->rows));
     plan_shard(config, need, out);
     if (reads(config))
         out->fetch_ahead = SL_MAX(config->store.window, 2 * config->n_devices);

@@ -28,6 +28,7 @@
 #include <stdint.h>
 
 #include "broker/placement/placement.h"
+#include "broker/scheduler/row_widths.h"
 #include "common/arena/arena.h"
 #include "common/arena/store_way.h"
 #include "config/config.h"
@@ -39,15 +40,15 @@ struct sl_capacity_need {
     uint64_t block_bytes_max, block_bytes_mean; // of the mini-batches measured
     uint64_t probe_bytes;
     uint64_t n_nodes, n_train, n_params;
-    uint64_t row_bytes;     // of one vertex's features in the store
-    uint64_t n_elsewhere;   // vertices whose features are on other nodes
-    uint32_t n_shards;      // that the data set is spread over; 0: it is whole
-    uint32_t infer_width;   // widest hidden activation
-    uint32_t jumping_width; // what jumping knowledge gathers of a vertex, 0 without
-    uint64_t n_evaluated;   // vertices of the larger one of the sets that are
-    uint32_t predict_words; // that an evaluation leaves for each of them
-    uint32_t n_cells;       // of the largest phase
-    uint32_t world;         // (segment.h)
+    struct sl_row_widths widths; // of the features in the store
+    uint64_t n_elsewhere;        // vertices whose features are on other nodes
+    uint32_t n_shards;           // that the data set is spread over; 0: it is whole
+    uint32_t infer_width;        // widest hidden activation
+    uint32_t jumping_width;      // what jumping knowledge gathers of a vertex, 0 without
+    uint64_t n_evaluated;        // vertices of the larger one of the sets that are
+    uint32_t predict_words;      // that an evaluation leaves for each of them
+    uint32_t n_cells;            // of the largest phase
+    uint32_t world;              // (segment.h)
 };
 
 /*
@@ -68,6 +69,7 @@ int sl_capacity_check_split(uint64_t payload_bytes, uint64_t block_bytes_max,
 // What it depends on how features get to GPUs that train.
 struct sl_shard_inputs {
     bool gpus;                // there are some
+    bool types;               // rows of several widths
     bool cached;              // all of them are expected to have room for every row
     uint64_t feature_bytes;   // of all vertices
     uint64_t available_bytes; // of the machine's memory beside the arena, within the job's bound
@@ -87,7 +89,8 @@ void sl_capacity_settle_store(struct sl_config *config, const struct sl_dataset 
  * where features are and what is hot (sl_capacity_settle_store). SL_ENOMEM where a mini-batch's
  * seeds do not fit, with the size that would do.
  */
-int sl_capacity_rows(const struct sl_config *config, uint64_t n_nodes, uint64_t row_bytes,
-                     uint64_t available_bytes, struct sl_row_cache_shape *out);
+int sl_capacity_rows(const struct sl_config *config, uint64_t n_nodes,
+                     const struct sl_row_widths *widths, uint64_t available_bytes,
+                     struct sl_row_cache_shape *out);
 
 #endif

@@ -107,7 +107,7 @@ uint64_t sl_store_graph_room(const struct sl_config *config, const struct sl_dat
                              uint32_t device)
 {
     const uint64_t each = sl_store_edge_bytes(config, ds);
-    const uint64_t rows = (ds->n_nodes + 1) * sizeof(uint64_t) +
+    const uint64_t rows = (sl_dataset_lists(ds) + 1) * sizeof(uint64_t) +
                           (sl_config_wants_degrees(config) ? ds->n_nodes * sizeof(uint32_t) : 0);
     const double share = sl_config_graph_shares[config->store.prefer];
     const uint64_t bytes = (uint64_t)(share * (double)config->devices[device].memory_bytes);
@@ -146,6 +146,7 @@ void sl_store_ask_graph(const struct sl_store_site *site, const uint64_t *room,
 bool sl_store_foresees(const struct sl_config *config, const struct sl_dataset *ds)
 {
     return (sl_store_may_share(config, SL_PEER_MEMORY_GRAPH) || sl_store_is_open(config)) &&
+           ds->typed.n_types == 0 && // its rows are no vertices
            ds->n_edges <= FORESEEN_EDGES_MOST;
 }
 
@@ -222,7 +223,7 @@ int sl_store_foresee(const struct sl_config *config, const struct sl_dataset *ds
     struct foresight f = {
         .ds = ds,
         .replaces = config->sampler.replace,
-        .n_batches = (double)sl_phases_batches(config, ds->split[SL_SPLIT_TRAIN].n),
+        .n_batches = (double)sl_phases_pass_batches(config, ds->split[SL_SPLIT_TRAIN].n),
         .visits = malloc(n * sizeof *f.visits),
         .edge_reads = calloc(n, sizeof *f.edge_reads),
         .hotness = malloc(n * sizeof *f.hotness),
@@ -235,5 +236,6 @@ int sl_store_foresee(const struct sl_config *config, const struct sl_dataset *ds
     free(f.visits);
     free(f.edge_reads);
     free(f.hotness);
+    out->edge_reads /= SL_MAX(config->order.epochs_per_pass, 1u); // they were a whole pass's
     return rc;
 }

@@ -10,6 +10,7 @@
 #include "broker/telemetry/live.h"
 #include "broker/telemetry/live_bottleneck.h"
 #include "broker/sharding/link_bytes.h"
+#include "broker/sharding/type_figures.h"
 #include "broker/meter/usage.h"
 #include "broker/rundir/saving.h"
 #include "broker/scheduler/role_split.h"
@@ -438,7 +439,7 @@ static void find_pair_rates(const struct sl_job_view *job, struct sl_stats *s)
     const uint64_t n = job->phases->setup.plan.split[SL_SPLIT_TRAIN].n;
     if (!sl_config_is_links(c) || n == 0)
         return;
-    s->rates.positives = s->rates.batches * (double)n / (double)sl_phases_batches(c, n);
+    s->rates.positives = s->rates.batches * (double)n / (double)sl_phases_pass_batches(c, n);
     s->rates.negatives = s->rates.positives * c->task.per_positive;
 }
 
@@ -712,6 +713,32 @@ static void add_wires(const struct facts *f, const char *key, struct sl_json_wri
     sl_json_close_array(w);
 }
 
+static void add_types(const struct facts *f, const char *key, struct sl_json_writer *w)
+{
+    const struct sl_typed *typed = &f->job->split->dataset->typed;
+    sl_json_open_array(w, key);
+    for (uint32_t i = 0; f->there && i < typed->n_types; i++) {
+        const struct sl_stats_type type = sl_type_figures_of(f->job->arena, typed, i);
+        sl_json_open_object(w, NULL);
+        sl_json_add_fields(w, &sl_stats_type_fields, &type, NULL, NULL);
+        sl_json_close_object(w);
+    }
+    sl_json_close_array(w);
+}
+
+static void add_relations(const struct facts *f, const char *key, struct sl_json_writer *w)
+{
+    const struct sl_typed *typed = &f->job->split->dataset->typed;
+    sl_json_open_array(w, key);
+    for (uint32_t i = 0; f->there && i < typed->n_relations; i++) {
+        const struct sl_stats_relation relation = sl_relation_figures_of(f->job->arena, typed, i);
+        sl_json_open_object(w, NULL);
+        sl_json_add_fields(w, &sl_stats_relation_fields, &relation, NULL, NULL);
+        sl_json_close_object(w);
+    }
+    sl_json_close_array(w);
+}
+
 static double load_of(const struct facts *f)
 {
     double load = f->l->broker.load;
@@ -760,21 +787,20 @@ struct line {
 
 static void add_part(void *arg, const char *key, struct sl_json_writer *w)
 {
+    static const struct {
+        const char *key;
+        void (*add)(const struct facts *f, const char *key, struct sl_json_writer *w);
+    } parts[] = {
+        {"devices", add_devices}, {"workers", add_workers},     {"histograms", add_histograms},
+        {"links", add_links},     {"nodes", add_nodes},         {"wires", add_wires},
+        {"types", add_types},     {"relations", add_relations},
+    };
     const struct line *l = arg;
-    if (strcmp(key, "devices") == 0)
-        add_devices(l->facts, key, w);
-    else if (strcmp(key, "workers") == 0)
-        add_workers(l->facts, key, w);
-    else if (strcmp(key, "stages") == 0)
+    if (strcmp(key, "stages") == 0)
         add_stages(l->stats->stages, key, w);
-    else if (strcmp(key, "links") == 0)
-        add_links(l->facts, key, w);
-    else if (strcmp(key, "nodes") == 0)
-        add_nodes(l->facts, key, w);
-    else if (strcmp(key, "wires") == 0)
-        add_wires(l->facts, key, w);
-    else
-        add_histograms(l->facts, key, w);
+    for (size_t i = 0; i < SL_COUNT_OF(parts); i++)
+        if (strcmp(key, parts[i].key) == 0)
+            parts[i].add(l->facts, key, w);
 }
 
 static struct roles find_roles(const struct facts *f)

@@ -55,6 +55,7 @@ void sl_top_open(struct sl_top_model *m, const char *name, const char *id, const
     m->scaling = false;
     m->scroll = 0;
     m->chosen = false;
+    m->types = false;
     m->notice[0] = 0;
 }
 
@@ -82,19 +83,23 @@ static bool is_same_link(const struct sl_stats_link *a, const struct sl_stats_li
     return a->reader == b->reader && strcmp(a->from, b->from) == 0 && strcmp(a->kind, b->kind) == 0;
 }
 
+double sl_top_rate(const struct sl_top_model *m, double before, double now)
+{
+    if (m->n_past == 0 || !(m->stats.seconds > m->past[0].seconds))
+        return NAN;
+    return now >= before ? (now - before) / (m->stats.seconds - m->past[0].seconds) : NAN;
+}
+
 double sl_top_link_rate(const struct sl_top_model *m, const struct sl_stats_link *link)
 {
     const struct sl_stats *past = &m->past[0];
     double before = 0; // what a link has that is not in the list yet
-    if (m->n_past == 0 || !(m->stats.seconds > past->seconds))
-        return NAN;
-    for (size_t i = 0; i < past->n_links; i++)
+    for (size_t i = 0; m->n_past > 0 && i < past->n_links; i++)
         if (is_same_link(&past->links[i], link)) {
             before = past->links[i].bytes;
             break;
         }
-    return link->bytes >= before ? (link->bytes - before) / (m->stats.seconds - past->seconds)
-                                 : NAN;
+    return sl_top_rate(m, before, link->bytes);
 }
 
 int sl_top_on_stats(struct sl_top_model *m, const char *json)
@@ -356,13 +361,15 @@ static struct sl_top_action confirm(struct sl_top_model *m)
 static void show(struct sl_top_model *m, enum sl_top_view view)
 {
     m->view = view;
+    m->types = false;
     m->scroll = 0;
 }
 
 static void move(struct sl_top_model *m, int rows)
 {
-    m->chosen = m->chosen || m->view == SL_TOP_JOBS_VIEW;
-    if (m->view == SL_TOP_JOBS_VIEW)
+    const bool lists = m->view == SL_TOP_JOBS_VIEW && !m->types;
+    m->chosen = m->chosen || lists;
+    if (lists)
         m->selected = SL_MAX(0, SL_MIN(m->selected + rows, (int)m->jobs.n - 1));
     else
         m->scroll = SL_MAX(0, m->scroll + rows); // the view knows how long it is
@@ -380,9 +387,20 @@ static struct sl_top_action pause_or_resume(struct sl_top_model *m)
     return (struct sl_top_action){.what = paused ? SL_TOP_RESUME : SL_TOP_PAUSE};
 }
 
+static void show_types(struct sl_top_model *m)
+{
+    if (m->stats.n_types > 0)
+        m->types = !m->types;
+    else
+        sl_top_notice(m, true,
+                      m->have_stats ? "the graph of this job has one type of vertices"
+                                    : "nothing has been measured yet");
+    m->scroll = 0;
+}
+
 static struct sl_top_action open_selected(struct sl_top_model *m)
 {
-    if (m->view != SL_TOP_JOBS_VIEW || m->selected >= (int)m->jobs.n)
+    if (m->types || m->view != SL_TOP_JOBS_VIEW || m->selected >= (int)m->jobs.n)
         return nothing;
     const struct sl_top_job *j = &m->jobs.jobs[m->selected];
     return (struct sl_top_action){.what = SL_TOP_OPEN,
@@ -418,6 +436,8 @@ struct sl_top_action sl_top_key(struct sl_top_model *m, int key)
     case 'T':
     case '[': return ask_split(m, 0, -1);
     case 'p': return pause_or_resume(m);
+    case 'r': show_types(m); break;
+    case SL_KEY_ESCAPE: m->types = false; break;
     case SL_KEY_TAB:
     case SL_KEY_RIGHT: show(m, (m->view + 1) % SL_TOP_VIEWS); break;
     case SL_KEY_BACK_TAB:

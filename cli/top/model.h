@@ -66,6 +66,7 @@ struct sl_top_model {
 
     enum sl_top_view view;
     bool help;
+    bool types;   // rows by type and edges by relation, in the place of the view
     int selected; // in the list of jobs: the one that is shown until the user chooses
     bool chosen;
     int scroll; // rows, in views that are longer than the screen
@@ -100,6 +101,8 @@ const struct sl_top_event *sl_top_event_at(const struct sl_top_model *m, size_t 
 
 // Bytes a second over a link of the newest statistics, in the last seconds. NaN: not known yet.
 double sl_top_link_rate(const struct sl_top_model *m, const struct sl_stats_link *link);
+// ... of any total, by what it was in the oldest line that is kept.
+double sl_top_rate(const struct sl_top_model *m, double before, double now);
 
 // --- keys ----------------------------------------------------------------------------------------
 

@@ -270,6 +270,7 @@ static void draw_help(struct sl_area screen)
         {"T [", "one trainer less: its device rests"},
         {"y n", "answer the question that these ask"},
         {"p", "pause the job, or let it go on"},
+        {"r", "rows by type and edges by relation, of a graph of several types"},
         {"j k", "choose in the list of jobs; Enter opens one"},
         {"arrows", "scroll; left and right change the view"},
         {"q", "quit: the job goes on"},
@@ -346,7 +347,10 @@ void sl_top_draw(struct sl_top_model *m, struct sl_screen *screen)
     const int head = header_rows(m, all);
     struct sl_area body = sl_area_part(all, 0, head, all.w, all.h - head - message - 1);
     draw_header(m, sl_area_part(all, 0, 0, all.w, head));
-    switch (m->view) {
+    if (m->types && m->stats.n_types == 0)
+        m->types = false;
+    switch (m->types ? SL_TOP_VIEWS : m->view) {
+    case SL_TOP_VIEWS: sl_view_types(m, body); break;
     case SL_TOP_WORKERS: sl_view_workers(m, body); break;
     case SL_TOP_STAGES_VIEW: sl_view_stages(m, body); break;
     case SL_TOP_EVENTS_VIEW: sl_view_events(m, body); break;

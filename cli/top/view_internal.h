@@ -12,6 +12,8 @@ void sl_view_workers(struct sl_top_model *m, struct sl_area a);
 void sl_view_stages(const struct sl_top_model *m, struct sl_area a);
 void sl_view_events(struct sl_top_model *m, struct sl_area a);
 void sl_view_jobs(struct sl_top_model *m, struct sl_area a);
+// In the place of a view, of a graph of several types.
+void sl_view_types(struct sl_top_model *m, struct sl_area a);
 
 // A heading: words in a line across the area. Returns the area below it.
 struct sl_area sl_view_heading(struct sl_area a, const char *title);

@@ -20,6 +20,7 @@
 #include "common/arena/phase.h"
 #include "common/arena/seat.h"
 #include "common/arena/stats.h"
+#include "common/arena/type_counts.h"
 
 enum { COUNT_BITS = 38, WIDTH_BITS = 20 }; // check_spec()
 
@@ -70,6 +71,7 @@ uint64_t sl_arena_layout(const struct sl_arena_spec *spec, struct sl_arena_heade
         [SL_REGION_ROWS] = sl_row_cache_bytes(&spec->rows),
         [SL_REGION_ASKS] = sl_asks_bytes(&spec->asks),
         [SL_REGION_NODES] = sl_node_figures_bytes(spec),
+        [SL_REGION_TYPES] = sl_type_counts_bytes(spec),
         [SL_REGION_PAYLOAD] = h.spec.payload_bytes,
     };
     uint64_t at = 0;
@@ -101,6 +103,25 @@ static int map(int fd, uint64_t bytes, struct sl_arena *out)
     return SL_OK;
 }
 
+static int check_rows(const struct sl_row_cache_shape *s)
+{
+    uint64_t bytes = 0, slots = 0;
+    for (uint32_t w = 0; w < SL_MIN(s->n_widths, (uint32_t)SL_ROW_WIDTHS_MAX); w++) {
+        bytes = SL_MAX(bytes, s->width[w].row_bytes);
+        slots += SL_MIN(s->width[w].n_slots, s->n_slots);
+    }
+    if (s->n_slots >= UINT32_MAX || slots != s->n_slots || bytes >> WIDTH_BITS ||
+        s->window > SL_ROW_CACHE_WINDOW_MAX || s->n_widths > SL_ROW_WIDTHS_MAX)
+        return sl_fail(SL_EINVAL,
+                       "arena: %llu rows (%llu by width) of up to %llu bytes and %u widths from "
+                       "the drive for %u batches ahead, wanted less than 2^32, 2^%d, and at most "
+                       "%d and %d",
+                       (unsigned long long)s->n_slots, (unsigned long long)slots,
+                       (unsigned long long)bytes, s->n_widths, s->window, WIDTH_BITS,
+                       SL_ROW_WIDTHS_MAX, SL_ROW_CACHE_WINDOW_MAX);
+    return SL_OK;
+}
+
 /*
  * What no arena is made of. The limits are far beyond any that is meant: below them no product and
  * no sum of sl_arena_layout() overflows.
@@ -109,8 +130,9 @@ static int check_spec(const struct sl_arena_spec *s)
 {
     const uint64_t counts[] = {s->n_train,    s->n_params, s->act_rows,   s->predict_rows,
                                s->visit_rows, s->hot_rows, s->rows.n_rows};
-    const uint32_t widths[] = {s->n_state, s->batches_per_update, s->act_width, s->jumping_width,
-                               s->predict_words};
+    const uint32_t widths[] = {s->n_state,       s->batches_per_update, s->act_width,
+                               s->jumping_width, s->predict_words,      s->n_types,
+                               s->n_relations};
     uint64_t count = 0, bytes = SL_MAX(s->probe_bytes, s->payload_bytes);
     uint32_t width = s->n_devices;
     for (size_t i = 0; i < SL_COUNT_OF(counts); i++)
@@ -123,13 +145,7 @@ static int check_spec(const struct sl_arena_spec *s)
                        "wanted less than 2^%d, 2^%d and 2^%d",
                        (unsigned long long)count, width, (unsigned long long)bytes, COUNT_BITS,
                        WIDTH_BITS, COUNT_BITS + WIDTH_BITS);
-    if (s->rows.n_slots >= UINT32_MAX || s->rows.row_bytes >> WIDTH_BITS ||
-        s->rows.window > SL_ROW_CACHE_WINDOW_MAX)
-        return sl_fail(SL_EINVAL,
-                       "arena: %llu rows of %llu bytes from the drive for %u batches ahead, wanted "
-                       "less than 2^32, 2^%d and at most %d",
-                       (unsigned long long)s->rows.n_slots, (unsigned long long)s->rows.row_bytes,
-                       s->rows.window, WIDTH_BITS, SL_ROW_CACHE_WINDOW_MAX);
+    SL_TRY(check_rows(&s->rows));
     const struct sl_asks_shape *k = &s->asks;
     if (k->n_slots && (k->n_slots >> WIDTH_BITS || k->n_nodes > UINT16_MAX ||
                        k->max_rows - 1 >= SL_ASKS_ROWS_MAX || (k->row_bytes - 1) >> WIDTH_BITS))

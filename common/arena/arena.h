@@ -28,6 +28,7 @@
  *   rows       feature rows from the drive        row_cache.h
  *   asks       for feature rows of other nodes    asks.h
  *   nodes      what each node of the job does         node_figures.h
+ *   types      edges and rows by relation and type        type_counts.h
  *   payload    the blocks
  */
 #ifndef SL_ARENA_ARENA_H
@@ -37,7 +38,7 @@
 
 #define SL_ARENA_MAGIC 0x31414e4552414c53ull // "SLARENA1"
 
-enum { SL_ARENA_VERSION = 23 };
+enum { SL_ARENA_VERSION = 24 };
 
 // Bytes that an arena of this spec takes (sparse until touched); fills *out when not NULL.
 uint64_t sl_arena_layout(const struct sl_arena_spec *spec, struct sl_arena_header *out);

@@ -45,7 +45,7 @@ static bool types_add_up(const struct sl_block *b)
 
 static const char *find_misplaced_run(const struct sl_block *b)
 {
-    const uint32_t odd = SL_BLOCK_HAS_DEGREES | SL_BLOCK_HAS_WEIGHTS | SL_BLOCK_DISJOINT;
+    const uint32_t odd = SL_BLOCK_HAS_DEGREES | SL_BLOCK_HAS_WEIGHTS;
     const struct sl_block_typed *typed = sl_block_typed(b);
     if (b->flags & odd)
         return "flags";

@@ -40,7 +40,7 @@ enum sl_block_flags {
     SL_BLOCK_DISJOINT = 16,
     // Pairs in the place of labels: of a job of links. The seeds are their ends, each once.
     SL_BLOCK_HAS_PAIRS = 32,
-    SL_BLOCK_TYPED = 64, // typed_offset is set; not beside degrees, trees, weights
+    SL_BLOCK_TYPED = 64, // typed_offset is set; not beside degrees, weights
 };
 
 // What a typed block has besides. Behind it n_types times struct sl_block_type.

@@ -81,12 +81,14 @@ int sl_nodes_check_batch(const struct sl_arena *a, const struct sl_nodes_step *s
 #define TIMES(X) \
     X(sampling_at_ns) X(ready_at_ns) X(fetch_from_ns) X(claimed_at_ns) X(extract_from_ns) \
     X(taken_at_ns) X(train_from_ns) X(done_at_ns) X(sum_from_ns)
-#define MOVE(field) e->field = e->field ? e->field + (uint64_t)clock_ns : 0;
+#define MOVE(field) e->field = e->field ? SL_MIN(e->field + (uint64_t)clock_ns, now) : 0;
 // clang-format on
 
+// What has arrived is past, however well the two clocks have been compared.
 static void take_entry(const struct sl_arena *a, uint32_t from, const struct sl_batch_entry *sent,
                        int64_t clock_ns, struct sl_batch_entry *e)
 {
+    const uint64_t now = sl_now_ns();
     *e = *sent;
     e->payload_offset = e->payload_tag = 0; // its block is not here
     e->mirror_version = 0;

@@ -16,6 +16,8 @@
 
 enum { PAGE = 4096, AHEAD = 16 };
 
+_Static_assert(sizeof(struct sl_row_cache_head) <= PAGE, "what a cache begins with");
+
 // --- a row's word: which batches want it ---------------------------------------------------------
 
 enum {
@@ -98,7 +100,7 @@ static uint64_t layout(char *base, const struct sl_row_cache_shape *shape, struc
 {
     const uint64_t wanted = PAGE, words = sl_align_up(shape->n_rows * sizeof(uint32_t), PAGE);
     const uint64_t place = wanted + words, slot = place + words;
-    const uint64_t rows = slot + sl_align_up(shape->n_slots * sizeof(uint64_t), PAGE);
+    uint64_t rows = slot + sl_align_up(shape->n_slots * sizeof(uint64_t), PAGE);
     if (out)
         *out = (struct sl_row_cache){
             .shape = *shape,
@@ -106,14 +108,37 @@ static uint64_t layout(char *base, const struct sl_row_cache_shape *shape, struc
             .wanted = (void *)(base + wanted),
             .place = (void *)(base + place),
             .slot = (void *)(base + slot),
-            .rows = base + rows,
         };
-    return rows + sl_align_up(shape->n_slots * shape->row_bytes, PAGE);
+    for (uint32_t w = 0, first = 0; w < shape->n_widths; w++) {
+        const struct sl_row_width *width = &shape->width[w];
+        if (out)
+            out->slots[w] = (struct sl_row_slots){.row_bytes = width->row_bytes,
+                                                  .first = first,
+                                                  .n = (uint32_t)width->n_slots,
+                                                  .rows = base + rows,
+                                                  .hand = &out->head->hand[w]};
+        first += (uint32_t)width->n_slots;
+        rows += sl_align_up(width->n_slots * width->row_bytes, PAGE);
+    }
+    return rows;
 }
 
 uint64_t sl_row_cache_bytes(const struct sl_row_cache_shape *shape)
 {
     return shape->n_slots ? layout(NULL, shape, NULL) : 0;
+}
+
+uint64_t sl_row_cache_room(const struct sl_row_cache_shape *shape)
+{
+    uint64_t bytes = 0;
+    for (uint32_t w = 0; w < shape->n_widths; w++)
+        bytes += shape->width[w].n_slots * (shape->width[w].row_bytes + sizeof(uint64_t));
+    return bytes;
+}
+
+uint64_t sl_row_cache_least(const struct sl_row_cache_shape *shape, uint64_t room)
+{
+    return 2 * sizeof(uint32_t) * shape->n_rows + room;
 }
 
 void sl_row_cache_view(void *memory, const struct sl_row_cache_shape *shape,
@@ -122,6 +147,14 @@ void sl_row_cache_view(void *memory, const struct sl_row_cache_shape *shape,
     *out = (struct sl_row_cache){.shape = *shape};
     if (shape->n_slots)
         layout(memory, shape, out);
+}
+
+struct sl_row_slots sl_row_cache_slots(const struct sl_row_cache *c, uint64_t row_bytes)
+{
+    for (uint32_t w = 0; w < c->shape.n_widths; w++)
+        if (c->slots[w].row_bytes == row_bytes)
+            return c->slots[w];
+    return (struct sl_row_slots){.row_bytes = row_bytes};
 }
 
 void sl_row_cache_note(const struct sl_row_cache *c, const uint32_t *rows, uint32_t n,
@@ -244,14 +277,13 @@ static uint32_t uselessness(const struct sl_row_cache *c, const struct sl_row_ca
 }
 
 // The most useless of the slots that the hand comes past; STAYS where none may go.
-static uint32_t choose(const struct sl_row_cache *c, const struct sl_row_cache_use *use,
-                       uint32_t *slot, uint64_t *word)
+static uint32_t choose(const struct sl_row_cache *c, const struct sl_row_slots *slots,
+                       const struct sl_row_cache_use *use, uint32_t *slot, uint64_t *word)
 {
     uint32_t most = STAYS;
     for (int i = 0; i < SL_ROW_CACHE_PROBES && most < COLD; i++) {
-        const uint32_t s =
-            (uint32_t)(atomic_fetch_add_explicit(&c->head->hand, 1, memory_order_relaxed) %
-                       c->shape.n_slots);
+        const uint64_t at = atomic_fetch_add_explicit(&slots->hand->at, 1, memory_order_relaxed);
+        const uint32_t s = slots->first + (uint32_t)(at % slots->n);
         const uint64_t w = atomic_load_explicit(&c->slot[s], memory_order_relaxed);
         const uint32_t this = uselessness(c, use, w);
         if (this > most) {
@@ -263,14 +295,14 @@ static uint32_t choose(const struct sl_row_cache *c, const struct sl_row_cache_u
     return most;
 }
 
-static bool take_fresh(const struct sl_row_cache *c, uint32_t *slot, uint64_t *word)
+static bool take_fresh(const struct sl_row_slots *slots, uint32_t *slot, uint64_t *word)
 {
-    if (atomic_load_explicit(&c->head->fresh, memory_order_relaxed) >= c->shape.n_slots)
+    if (atomic_load_explicit(&slots->hand->fresh, memory_order_relaxed) >= slots->n)
         return false;
-    const uint64_t s = atomic_fetch_add_explicit(&c->head->fresh, 1, memory_order_relaxed);
-    *slot = (uint32_t)s;
+    const uint64_t s = atomic_fetch_add_explicit(&slots->hand->fresh, 1, memory_order_relaxed);
+    *slot = slots->first + (uint32_t)s;
     *word = 0;
-    return s < c->shape.n_slots;
+    return s < slots->n;
 }
 
 // Of a slot that is being filled: the filler's alone.
@@ -290,18 +322,18 @@ static bool comes(const struct sl_row_cache *c, uint32_t row, uint32_t place)
     return kind_of(w) != FREE && row_of(w) == row;
 }
 
-enum sl_row_taken sl_row_cache_take(const struct sl_row_cache *c,
+enum sl_row_taken sl_row_cache_take(const struct sl_row_cache *c, const struct sl_row_slots *slots,
                                     const struct sl_row_cache_use *use, uint32_t row, bool hot,
                                     uint32_t *slot)
 {
     uint64_t word;
-    if (!c->shape.n_slots || row >= c->shape.n_rows)
+    if (!slots->n || row >= c->shape.n_rows)
         return SL_ROW_NO_SLOT;
     uint32_t place = atomic_load_explicit(&c->place[row], memory_order_relaxed);
     if (comes(c, row, place))
         return SL_ROW_COMES;
     do {
-        if (!take_fresh(c, slot, &word) && choose(c, use, slot, &word) == STAYS)
+        if (!take_fresh(slots, slot, &word) && choose(c, slots, use, slot, &word) == STAYS)
             return SL_ROW_NO_SLOT;
     } while (!atomic_compare_exchange_strong(
         &c->slot[*slot], &word, slot_word(row, turn_of(word) + 1, hot, use->worker, FILLING)));

@@ -7,14 +7,15 @@
  * fills the cache.
  *
  * DESIGN (GIDS 3.4; Belady 1966 within what is known). Memory of the segment, as every worker maps
- * it: *slots* of one row each, and for each row of the data set two words:
+ * it: *slots* of one row each, those for rows of one width behind those of another, and for each
+ * row of the data set two words:
  *
  *      wanted   which batches want it: the last one, and which of the 20 up to it. Whoever draws a
  *               batch notes it there, so looking ahead takes no sample of its own
  *      place    in which slot it may lie: a hint, the slot says which row it holds
  *
  * Batches are numbered through the whole job, in the order in which they are trained. A row that is
- * wanted takes the slot that a clock's hand finds: a free one; else one whose row is wanted by no
+ * wanted takes the slot of its width that a clock's hand finds: a free one; else one whose row is wanted by no
  * batch that is not done, up to `window` behind the one that is fetched, of rows that are not hot
  * if there is one; else the one that is wanted last, if that is later than this batch. So batches
  * cannot push out one another's rows in turns for ever: who finds no slot reads its row beside the
@@ -44,41 +45,66 @@
 enum {
     SL_ROW_CACHE_WINDOW_MAX = 64, // batches; of those before the last 20 only the last use is known
     SL_ROW_CACHE_PROBES = 16,     // slots that are looked at for one row
+    SL_ROW_WIDTHS_MAX = 16,
+};
+
+struct sl_row_width {
+    uint64_t row_bytes;
+    uint64_t n_slots; // for such rows
 };
 
 struct sl_row_cache_shape {
     uint64_t n_rows;  // of the data set
-    uint64_t n_slots; // below 2^32; 0: there is no cache
-    uint64_t row_bytes;
-    uint64_t n_hot;  // slots for hot rows: those of a rank below it
-    uint32_t window; // batches behind the one that is fetched, at most SL_ROW_CACHE_WINDOW_MAX
+    uint64_t n_slots; // of all widths, below 2^32; 0: there is no cache
+    uint64_t n_hot;   // slots for hot rows: those of a rank below it
+    uint32_t window;  // batches behind the one that is fetched, at most SL_ROW_CACHE_WINDOW_MAX
+    uint32_t n_widths;
+    struct sl_row_width width[SL_ROW_WIDTHS_MAX]; // (n_widths) no two have the same bytes
 };
 
 // Bytes of it, whole pages; 0 without slots.
 uint64_t sl_row_cache_bytes(const struct sl_row_cache_shape *shape);
 
+// Bytes of rows that there are slots for, the slots' words with them; and of a cache that would
+// have so many for the same rows.
+uint64_t sl_row_cache_room(const struct sl_row_cache_shape *shape);
+uint64_t sl_row_cache_least(const struct sl_row_cache_shape *shape, uint64_t room);
+
 // Shared by all. The first worker that measures the drive leaves its figures here for the others
 // and for reports: 0 = not measured.
 struct sl_row_cache_head {
-    _Alignas(64) _Atomic uint64_t hand;
-    _Atomic uint64_t fresh; // slots below it have been used: until all have, no other is looked at
+    struct sl_row_cache_hand {
+        _Alignas(64) _Atomic uint64_t at;
+        _Atomic uint64_t fresh; // slots before it were used: until all were, no other is looked at
+    } hand[SL_ROW_WIDTHS_MAX];  // of the slots of each width
     _Alignas(64) _Atomic uint32_t depth; // reads that are under way at once; written last
     _Atomic uint64_t latency_ns;         // of one block alone
     _Atomic uint64_t reads_per_s;        // of many at once
+};
+
+// The slots of one width: the cache's from `first` on.
+struct sl_row_slots {
+    uint64_t row_bytes;
+    uint32_t first, n;
+    char *rows; // (n, row_bytes)
+    struct sl_row_cache_hand *hand;
 };
 
 // One process's view of it.
 struct sl_row_cache {
     struct sl_row_cache_shape shape; // n_slots 0: there is none
     struct sl_row_cache_head *head;
-    _Atomic uint32_t *wanted, *place; // (n_rows)
-    _Atomic uint64_t *slot;           // (n_slots)
-    char *rows;                       // (n_slots, row_bytes)
+    _Atomic uint32_t *wanted, *place;             // (n_rows)
+    _Atomic uint64_t *slot;                       // (n_slots)
+    struct sl_row_slots slots[SL_ROW_WIDTHS_MAX]; // (shape.n_widths)
 };
 
 // `memory` holds sl_row_cache_bytes(), on a page.
 void sl_row_cache_view(void *memory, const struct sl_row_cache_shape *shape,
                        struct sl_row_cache *out);
+
+// Those for rows of so many bytes; of none where there are none.
+struct sl_row_slots sl_row_cache_slots(const struct sl_row_cache *c, uint64_t row_bytes);
 
 // Batch `batch` wants these rows (n, each below n_rows).
 void sl_row_cache_note(const struct sl_row_cache *c, const uint32_t *rows, uint32_t n,
@@ -116,8 +142,8 @@ enum sl_row_taken {
     SL_ROW_COMES,   // another worker fetches the row, or has done so
 };
 
-// Takes a slot for the row. A slot that its taker cannot fill is freed by sl_row_cache_reclaim().
-enum sl_row_taken sl_row_cache_take(const struct sl_row_cache *c,
+// Takes one of these slots for the row. A slot that its taker cannot fill is freed by sl_row_cache_reclaim().
+enum sl_row_taken sl_row_cache_take(const struct sl_row_cache *c, const struct sl_row_slots *slots,
                                     const struct sl_row_cache_use *use, uint32_t row, bool hot,
                                     uint32_t *slot);
 void sl_row_cache_there(const struct sl_row_cache *c, uint32_t slot);

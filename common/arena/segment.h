@@ -61,6 +61,7 @@ enum sl_region_id {
     SL_REGION_ROWS,
     SL_REGION_ASKS,
     SL_REGION_NODES,
+    SL_REGION_TYPES,
     SL_REGION_PAYLOAD,
     SL_REGION_COUNT,
 };
@@ -102,6 +103,7 @@ struct sl_arena_spec {
     struct sl_asks_shape asks;      // no slots: no row is on another node
     uint32_t fetch_ahead;           // batches that may be fetched before trainers claim them
     uint32_t store_way;             // enum sl_store_way: how misses may get to GPUs
+    uint32_t n_types, n_relations;  // of a graph of several types; 0: a plain one
     uint64_t payload_bytes;         // rounded up to chunks
 };
 

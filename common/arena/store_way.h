@@ -18,6 +18,7 @@
     X(COPY,       "copy",   4096,    "the driver does not pin the files of data sets")             \
     X(COPY_HUGE,  "copy",   2 << 20, "the driver does not pin the files of data sets")             \
     X(DRIVE,      "staged", 0,       "rows are read from the drive or other nodes")                \
+    X(TYPES,      "staged", 0,       "rows of several widths are gathered by the processor")       \
     X(CACHED,     "staged", 0,       "the GPUs' caches are expected to have room for every row")   \
     X(LARGE,      "staged", 0,       "a copy would take more than half of the memory that is "     \
                                      "available")                                                  \

@@ -77,8 +77,8 @@ struct sl_dataset {
     const uint32_t *present_degree; // (lists) edges that are there, or NULL: not counted
 
     // Only where SL_NEED_TIMES is needed; else NULL.
-    const int64_t *edge_time; // (n_edges) rising in each list
-    const int64_t *node_time; // (n_nodes) of each vertex as a seed
+    const int64_t *edge_time; // (n_edges) rising in each list; of a typed graph by relation
+    const int64_t *node_time; // (sl_dataset_labelled()) of each vertex as a seed
 
     uint32_t feat_dim;        // 0 = no features
     enum sl_dtype feat_dtype; // F32 or F16
@@ -107,7 +107,7 @@ struct sl_dataset {
                                   // weight 0
     bool loop_free;     // no vertex has an edge from itself; false: some has, or nobody has checked
     bool lists_rise;    // each vertex's neighbours stand in rising order; false: likewise
-    bool times_rise;    // edge_time.npy is there, and its times rise in each list; false: likewise
+    bool times_rise;    // there are times of edges, and they rise in each list; false: likewise
     uint64_t digest;    // of headers, sizes, metadata and the files' ends: names this version
     bool validated_now; // this open passed over the data: no record of an earlier pass was used
     uint64_t feat_checked; // bytes of features that validation looked at, now or then: a sample
@@ -192,6 +192,12 @@ static inline uint64_t sl_dataset_rows(const struct sl_dataset *ds)
     return ds->shard.count ? ds->shard.n_local : ds->n_nodes;
 }
 
+// Rows that may be learned: one for each vertex, or for those of types without features.
+static inline uint64_t sl_dataset_learned_rows(const struct sl_dataset *ds)
+{
+    return ds->typed.n_types ? sl_typed_bare_before(&ds->typed, ds->typed.n_types) : ds->n_nodes;
+}
+
 // Vertices that may have a label: of a typed graph those of the first type, so their ids are their
 // numbers in it.
 static inline uint64_t sl_dataset_labelled(const struct sl_dataset *ds)
@@ -239,6 +245,34 @@ static inline uint64_t sl_dataset_linked_row(const struct sl_dataset *ds, uint32
 static inline uint64_t sl_dataset_lists(const struct sl_dataset *ds)
 {
     return ds->typed.n_types ? ds->typed.n_rows : ds->n_nodes;
+}
+
+// The vertex whose list it is.
+static inline uint64_t sl_dataset_list_vertex(const struct sl_dataset *ds, uint64_t list)
+{
+    if (ds->typed.n_types == 0)
+        return list;
+    const struct sl_relation *r = &ds->typed.relation[sl_typed_relation_of(&ds->typed, list)];
+    return ds->typed.type[r->target].first + (list - r->first_row);
+}
+
+// The lists of vertex v, one after the other; *relation is 0 at first. False: there are no more.
+static inline bool sl_dataset_next_list(const struct sl_dataset *ds, uint64_t v, uint32_t *relation,
+                                        uint64_t *list)
+{
+    const struct sl_typed *t = &ds->typed;
+    *list = v;
+    if (t->n_types == 0)
+        return (*relation)++ == 0;
+    while (*relation < t->n_relations) {
+        const struct sl_relation *r = &t->relation[(*relation)++];
+        const struct sl_vertex_type *target = &t->type[r->target];
+        if (v >= target->first && v - target->first < target->n) {
+            *list = sl_relation_row(t, r, v);
+            return true;
+        }
+    }
+    return false;
 }
 
 // In-degree of v, of a typed graph of row v.

@@ -35,8 +35,8 @@ uint32_t sl_dataset_contents(const struct sl_dataset *ds,
                                             .bytes = npy->file_bytes,
                                             .digest = digest_of(npy->map, npy->file_bytes)};
     }
-    for (uint32_t t = 0; t < ds->files->n_types; t++) {
-        const struct sl_type_file *file = &ds->files->type[t];
+    for (uint32_t t = 0; t < ds->files->n_typed; t++) {
+        const struct sl_typed_file *file = &ds->files->typed[t];
         if (file->npy.map)
             out[n++] = (struct sl_dataset_content){
                 .name = file->name,

@@ -77,12 +77,12 @@ static bool add_file(struct line *l, const struct sl_dataset_files *files, const
         add_path(l, files, f, (uint64_t)(address - (const char *)files->npy[f].map));
         return true;
     }
-    for (uint32_t t = 0; t < files->n_types; t++) {
-        if (!is_in(&files->type[t].npy, address))
+    for (uint32_t t = 0; t < files->n_typed; t++) {
+        if (!is_in(&files->typed[t].npy, address))
             continue;
         add(l, files->directory);
         add(l, "/");
-        add(l, files->type[t].name);
+        add(l, files->typed[t].name);
         return true;
     }
     return false;

@@ -90,8 +90,8 @@ int sl_dataset_map_files(struct sl_dataset *ds, unsigned need,
         // Of a whole data set node_part.npy is what a partition left, for others.
         if ((f == SL_FILE_PART || f == SL_FILE_ROW) && ds->shard.count == 0)
             continue;
-        if (f == SL_FILE_FEAT && ds->typed.n_types) // each type has its own
-            continue;
+        if ((f == SL_FILE_FEAT || f == SL_FILE_EDGE_TIME) && ds->typed.n_types)
+            continue; // each type, or relation, has its own
         if (f == SL_FILE_FEAT && ds->files->stripes.n) {
             SL_TRY(map_stripes(ds, known));
             continue;
@@ -112,7 +112,7 @@ int sl_dataset_map_files(struct sl_dataset *ds, unsigned need,
                            file_specs[f].missing);
         SL_TRY(rc);
     }
-    return sl_dataset_map_types(ds, known);
+    return sl_dataset_map_types(ds, need, known);
 }
 
 uint32_t sl_dataset_parts(const struct sl_dataset *ds,
@@ -127,8 +127,8 @@ uint32_t sl_dataset_parts(const struct sl_dataset *ds,
     }
     for (uint32_t i = 0; i < s->n; i++)
         out[n++] = (struct sl_dataset_part){s->file[i].path, &s->file[i].id};
-    for (uint32_t t = 0; t < ds->files->n_types; t++) {
-        const struct sl_type_file *file = &ds->files->type[t];
+    for (uint32_t i = 0; i < ds->files->n_typed; i++) {
+        const struct sl_typed_file *file = &ds->files->typed[i];
         if (file->npy.map)
             out[n++] = (struct sl_dataset_part){file->name, &file->npy.id};
     }

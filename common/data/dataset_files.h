@@ -41,20 +41,24 @@ enum sl_dataset_file {
     SL_FILE_COUNT,
 };
 
-enum { SL_DATASET_PARTS_MAX = SL_FILE_COUNT + SL_STRIPES_MAX + SL_TYPES_MAX };
+enum {
+    SL_DATASET_PARTS_MAX = SL_FILE_COUNT + SL_STRIPES_MAX + SL_TYPES_MAX + SL_RELATION_FILES_MAX
+};
 
-// Features of one type of a typed graph.
-struct sl_type_file {
-    char name[SL_TYPE_NAME_BYTES + 16]; // "node_feat.paper.npy"
-    struct sl_npy npy;                  // .map is NULL where the file does not exist
+// Features of one type of a typed graph, or times of one relation.
+struct sl_typed_file {
+    char name[3 * SL_TYPE_NAME_BYTES + 24]; // "edge_time.author.writes.paper.npy"
+    struct sl_npy npy;                      // .map is NULL where the file does not exist
 };
 
 struct sl_dataset_files {
     char directory[sizeof(((struct sl_dataset *)0)->path)];
     struct sl_npy npy[SL_FILE_COUNT]; // .map is NULL where the file does not exist
     struct sl_stripes stripes;        // that npy[SL_FILE_FEAT] is mapped from; n 0: it is a file
-    struct sl_type_file *type;        // (n_types) of a typed graph, in place of npy[SL_FILE_FEAT]
-    uint32_t n_types;
+    // (n_typed) of a typed graph: npy[SL_FILE_FEAT] by type, then npy[SL_FILE_EDGE_TIME] by
+    // relation
+    struct sl_typed_file *typed;
+    uint32_t n_typed;
     void *owned[SL_FILE_COUNT];     // converted copy, or NULL where the mapping serves as it is
     int held[SL_DATASET_PARTS_MAX]; // of the first n_held parts: their files, held open
     uint32_t n_held;
@@ -85,8 +89,14 @@ const struct sl_file_id *sl_dataset_known_file(const struct sl_dataset_known_fil
 int sl_dataset_map_files(struct sl_dataset *ds, unsigned need,
                          const struct sl_dataset_known_files *known);
 
-// Those of them that are of types (dataset_typed.c).
-int sl_dataset_map_types(struct sl_dataset *ds, const struct sl_dataset_known_files *known);
+// Those of them that are of types and relations (dataset_typed.c).
+int sl_dataset_map_types(struct sl_dataset *ds, unsigned need,
+                         const struct sl_dataset_known_files *known);
+// The times of a relation's edges: .npy.map is NULL where it has none.
+static inline struct sl_typed_file *sl_dataset_time_file(const struct sl_dataset *ds, uint32_t r)
+{
+    return &ds->files->typed[ds->typed.n_types + r];
+}
 
 // The files that are mapped, stripes one by one. Returns how many. Borrowed from ds.
 struct sl_dataset_part {

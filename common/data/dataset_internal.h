@@ -68,13 +68,14 @@ int sl_dataset_take_pairs(struct sl_dataset *ds, int threads);
 
 // ---- dataset_times.c ----------------------------------------------------------------------------
 
-// SL_EUNSUPPORTED for a typed graph where times are needed.
-int sl_dataset_refuse_times(const struct sl_dataset *ds, unsigned need);
+// Whether there are files of edges' times, whatever is in them.
+bool sl_dataset_has_times(const struct sl_dataset *ds);
 // Types and shapes of edge_time.npy and node_time.npy, where the caller needs times.
 int sl_dataset_check_times(const struct sl_dataset *ds, unsigned need);
 // Whether the times of edges rise in each list (ds->times_rise). Offsets are valid.
 void sl_dataset_validate_times(struct sl_dataset *ds, int threads);
-// Sets ds->edge_time and node_time where they are needed. SL_EFORMAT: times do not rise.
+// Sets ds->edge_time and node_time, and the times of relations, where they are needed. SL_EFORMAT:
+// times do not rise.
 int sl_dataset_take_times(struct sl_dataset *ds, unsigned need, int threads);
 
 // ---- dataset_shard.c ----------------------------------------------------------------------------

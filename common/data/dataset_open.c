@@ -272,7 +272,6 @@ static int open_all(struct sl_dataset *ds, struct sl_dataset_metadata *m, const 
     SL_TRY(sl_dataset_metadata_read(ds, trust->known, m));
     SL_TRY(sl_dataset_refuse_shard(ds, need));
     SL_TRY(sl_dataset_refuse_types(ds, need));
-    SL_TRY(sl_dataset_refuse_times(ds, need));
     SL_TRY(sl_dataset_map_files(ds, need, trust->known ? &trust->known->files : NULL));
     SL_TRY(check_topology(ds));
     SL_TRY(sl_dataset_check_shard(ds));

@@ -66,9 +66,11 @@ uint64_t sl_dataset_digest(const struct sl_dataset *ds, const struct sl_dataset_
             continue;
         add_ends(state, npy);
     }
-    for (uint32_t t = 0; t < ds->files->n_types; t++) {
-        const struct sl_npy *npy = &ds->files->type[t].npy;
+    for (uint32_t t = 0; t < ds->files->n_typed; t++) {
+        const struct sl_npy *npy = &ds->files->typed[t].npy;
         uint64_t sizes[3] = {SL_FILE_FEAT, t, npy->file_bytes};
+        if (t >= ds->typed.n_types && !npy->map)
+            continue;
         XXH3_64bits_update(state, sizes, sizeof sizes);
         if (npy->map)
             add_ends(state, npy);
@@ -173,7 +175,7 @@ static void take_facts(struct sl_dataset *ds, const struct sl_dataset_facts *fac
 static bool are_possible(const struct sl_dataset *ds, const struct sl_dataset_facts *facts)
 {
     return facts->max_degree <= ds->n_edges && facts->loop_free <= 1 && facts->lists_rise <= 1 &&
-           facts->times_rise <= (ds->files->npy[SL_FILE_EDGE_TIME].map ? 1 : 0) &&
+           facts->times_rise <= sl_dataset_has_times(ds) &&
            facts->feat_checked <= sl_dataset_feat_plan(ds, true) &&
            facts->weightless_edges <= (ds->edge_weight ? ds->n_edges : 0) &&
            facts->weightless_vertices <= SL_MIN(facts->weightless_edges, sl_dataset_lists(ds));

@@ -32,6 +32,14 @@ bool sl_typed_is_name(const char *name)
     return n > 0 && n < SL_TYPE_NAME_BYTES && name[n] == '\0';
 }
 
+uint64_t sl_typed_bare_before(const struct sl_typed *t, uint32_t type)
+{
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < type; i++)
+        n += t->type[i].feat_dim == 0 ? t->type[i].n : 0;
+    return n;
+}
+
 uint32_t sl_typed_find_type(const struct sl_typed *t, const char *name)
 {
     uint32_t i = 0;
@@ -74,12 +82,17 @@ uint32_t sl_typed_reverse(const struct sl_typed *t, uint32_t relation)
     return found == SL_NO_RELATION && r->source == r->target ? relation : found;
 }
 
-uint32_t sl_typed_type_of(const struct sl_typed *t, uint32_t v)
+uint32_t sl_typed_type_of(const struct sl_typed *t, uint64_t v)
 {
-    uint32_t i = 0;
-    while (v >= t->type[i].first + t->type[i].n)
-        i++;
-    return i;
+    uint32_t low = 0, high = t->n_types;
+    while (high - low > 1) {
+        const uint32_t middle = low + (high - low) / 2;
+        if (t->type[middle].first <= v)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
 }
 
 uint32_t sl_typed_relation_of(const struct sl_typed *t, uint64_t row)
@@ -367,48 +380,95 @@ int sl_dataset_refuse_types(const struct sl_dataset *ds, unsigned need)
     return sl_fail(
         SL_EUNSUPPORTED,
         "data set %s: has several types (%u of vertices, %u relations), which jobs, `sluice "
-        "inspect`, `featurize` and `split-edges` read and nothing else does yet: import one "
+        "inspect`, `featurize`, `reorder`, `partition` and `split-edges` read and nothing else "
+        "does yet: import one "
         "relation of its source (`sluice import edgelist`, with --bipartite where it joins two "
         "types)",
         ds->path, t->n_types, t->n_relations);
 }
 
-// ---- features -----------------------------------------------------------------------------------
+// ---- files --------------------------------------------------------------------------------------
 
-int sl_dataset_map_types(struct sl_dataset *ds, const struct sl_dataset_known_files *known)
+// The next of ds->files->typed, which is named: *missing: it does not exist.
+static int map_file(struct sl_dataset *ds, const struct sl_dataset_known_files *known,
+                    bool *missing)
 {
-    struct sl_dataset_files *files = ds->files;
-    char path[sizeof ds->path + sizeof files->type->name];
-    if (ds->typed.n_types == 0)
+    struct sl_typed_file *file = &ds->files->typed[ds->files->n_typed++];
+    char path[sizeof ds->path + sizeof file->name];
+    snprintf(path, sizeof path, "%s/%s", ds->path, file->name);
+    const struct sl_file_id *was = known ? sl_dataset_known_file(known, file->name) : NULL;
+    // Nobody has looked at what may be there by now.
+    int rc = known && !was ? SL_ENOENT : sl_npy_open_same(path, was, &file->npy);
+    *missing = rc == SL_ENOENT && !was;
+    return *missing ? SL_OK : rc;
+}
+
+static int map_features(struct sl_dataset *ds, const struct sl_vertex_type *type,
+                        const struct sl_dataset_known_files *known)
+{
+    struct sl_typed_file *file = &ds->files->typed[ds->files->n_typed];
+    bool missing;
+    snprintf(file->name, sizeof file->name, "node_feat.%s.npy", type->name);
+    SL_TRY(map_file(ds, known, &missing));
+    if (!missing || !type->feat_dim)
         return SL_OK;
-    files->type = calloc(ds->typed.n_types, sizeof *files->type);
-    if (!files->type)
+    return sl_fail(SL_ENOENT,
+                   "data set %s: has no %s: wanted %" PRIu64 " x %" PRIu32
+                   " features (float32 or float16), as \"feat_dim\" of type \"%s\" in "
+                   "metadata.json says: leave that out for a type without features",
+                   ds->path, file->name, type->n, type->feat_dim, type->name);
+}
+
+// The times of a relation's edges, if it has some.
+static int map_times(struct sl_dataset *ds, const struct sl_relation *r, unsigned need,
+                     const struct sl_dataset_known_files *known, uint32_t *n_found)
+{
+    const struct sl_vertex_type *type = ds->typed.type;
+    struct sl_typed_file *file = &ds->files->typed[ds->files->n_typed];
+    bool missing;
+    snprintf(file->name, sizeof file->name, "edge_time.%s.%s.%s.npy", type[r->source].name, r->name,
+             type[r->target].name);
+    int rc = map_file(ds, known, &missing);
+    if ((rc == SL_EFORMAT || rc == SL_EUNSUPPORTED) && !known && !(need & SL_NEED_TIMES))
+        return SL_OK; // a file of the user's, of the same name
+    SL_TRY(rc);
+    *n_found += !missing;
+    if (*n_found <= SL_RELATION_FILES_MAX)
+        return SL_OK;
+    return sl_fail(SL_EUNSUPPORTED,
+                   "data set %s: has %s, and times of %d relations before it, wanted at most so "
+                   "many: move away those of relations whose edges may be of any time",
+                   ds->path, file->name, SL_RELATION_FILES_MAX);
+}
+
+int sl_dataset_map_types(struct sl_dataset *ds, unsigned need,
+                         const struct sl_dataset_known_files *known)
+{
+    const struct sl_typed *t = &ds->typed;
+    uint32_t n_times = 0;
+    if (t->n_types == 0)
+        return SL_OK;
+    ds->files->typed = calloc((size_t)t->n_types + t->n_relations, sizeof *ds->files->typed);
+    if (!ds->files->typed)
         return sl_fail(SL_ENOMEM, "data set %s: no memory for its types", ds->path);
-    for (uint32_t i = 0; i < ds->typed.n_types; i++) {
-        struct sl_type_file *file = &files->type[i];
-        const struct sl_vertex_type *type = &ds->typed.type[i];
-        snprintf(file->name, sizeof file->name, "node_feat.%s.npy", type->name);
-        snprintf(path, sizeof path, "%s/%s", ds->path, file->name);
-        const struct sl_file_id *was = known ? sl_dataset_known_file(known, file->name) : NULL;
-        files->n_types = i + 1;
-        // Nobody has looked at what may be there by now.
-        int rc = known && !was ? SL_ENOENT : sl_npy_open_same(path, was, &file->npy);
-        if (rc == SL_ENOENT && !was && type->feat_dim)
-            return sl_fail(SL_ENOENT,
-                           "data set %s: has no %s: wanted %" PRIu64 " x %" PRIu32
-                           " features (float32 or float16), as \"feat_dim\" of type \"%s\" in "
-                           "metadata.json says: leave that out for a type without features",
-                           ds->path, file->name, type->n, type->feat_dim, type->name);
-        if (rc != SL_ENOENT || was)
-            SL_TRY(rc);
-    }
-    return SL_OK;
+    for (uint32_t i = 0; i < t->n_types; i++)
+        SL_TRY(map_features(ds, &t->type[i], known));
+    for (uint32_t i = 0; i < t->n_relations; i++)
+        SL_TRY(map_times(ds, &t->relation[i], need, known, &n_times));
+    if (!(need & SL_NEED_TIMES) || n_times > 0)
+        return SL_OK;
+    return sl_fail(SL_ENOENT,
+                   "data set %s: has no edge_time.SOURCE.NAME.TARGET.npy, such as %s: sampling by "
+                   "time needs it of a relation or more: the time of each of its edges, in their "
+                   "order (int64), rising in each vertex's list; edges of relations without are "
+                   "of any time",
+                   ds->path, sl_dataset_time_file(ds, 0)->name);
 }
 
 int sl_dataset_check_types(struct sl_dataset *ds)
 {
-    for (uint32_t i = 0; i < ds->files->n_types; i++) {
-        const struct sl_type_file *file = &ds->files->type[i];
+    for (uint32_t i = 0; i < ds->typed.n_types; i++) {
+        const struct sl_typed_file *file = &ds->files->typed[i];
         struct sl_vertex_type *type = &ds->typed.type[i];
         const struct sl_npy_header *h = &file->npy.head;
         if (!file->npy.map)
@@ -451,9 +511,9 @@ int sl_dataset_validate_bounds(const struct sl_dataset *ds)
 
 void sl_dataset_close_types(struct sl_dataset *ds)
 {
-    for (uint32_t i = 0; i < ds->files->n_types; i++)
-        sl_npy_close(&ds->files->type[i].npy);
-    free(ds->files->type);
+    for (uint32_t i = 0; i < ds->files->n_typed; i++)
+        sl_npy_close(&ds->files->typed[i].npy);
+    free(ds->files->typed);
     free(ds->typed.type);
     free(ds->typed.relation);
 }

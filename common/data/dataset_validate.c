@@ -189,7 +189,7 @@ static int validate_features(struct sl_dataset *ds, bool full, int threads,
     ds->feat_checked = 0;
     for (uint32_t i = 0; i < ds->typed.n_types; i++) {
         const struct sl_vertex_type *t = &ds->typed.type[i];
-        const struct features f = {ds->files->type[i].name, t->feat, t->feat_dtype, t->n,
+        const struct features f = {ds->files->typed[i].name, t->feat, t->feat_dtype, t->n,
                                    t->feat_dim};
         if (t->feat)
             SL_TRY(validate_matrix(ds, &f, full, threads, watch));
@@ -233,6 +233,25 @@ static int validate_list(const struct sl_dataset *ds, enum sl_dataset_file f, in
                    "%s/%s: element %" PRIu64 " is %" PRIu64 ", which element %" PRIu64
                    " is already: each vertex may be listed once (numpy.unique)",
                    ds->path, sl_dataset_file_name(f), bad, id, first);
+}
+
+// Of a graph of several types a map keeps each type's ids to itself.
+static int validate_map_types(const struct sl_dataset *ds)
+{
+    const struct sl_npy *npy = &ds->files->npy[SL_FILE_VERTEX_MAP];
+    for (uint32_t i = 0; npy->map && i < ds->typed.n_types; i++) {
+        const struct sl_vertex_type *t = &ds->typed.type[i];
+        for (uint64_t v = t->first; v < t->first + t->n; v++) {
+            const uint64_t id = sl_scan_load(npy->data, npy->head.dtype, v);
+            if (id < t->first || id - t->first >= t->n)
+                return sl_fail(SL_EFORMAT,
+                               "%s/%s: element %" PRIu64 " is %" PRIu64
+                               ", wanted a vertex of type %s, from %" PRIu64 " to before %" PRIu64,
+                               ds->path, sl_dataset_file_name(SL_FILE_VERTEX_MAP), v, id, t->name,
+                               t->first, t->first + t->n);
+        }
+    }
+    return SL_OK;
 }
 
 // The lists of a split are for training and for judging what has not been trained on.
@@ -279,6 +298,7 @@ int sl_dataset_validate(struct sl_dataset *ds, bool full, int threads,
     // n_nodes different ids below n_nodes are a permutation, so a map is checked as the lists are.
     for (int f = SL_FILE_TRAIN; f <= SL_FILE_VERTEX_MAP; f++)
         SL_TRY(validate_list(ds, (enum sl_dataset_file)f, threads));
+    SL_TRY(validate_map_types(ds));
     if (!ds->may_overlap)
         SL_TRY(validate_disjoint(ds, threads));
     SL_TRY(sl_dataset_validate_shard(ds));

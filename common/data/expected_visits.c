@@ -30,27 +30,49 @@ struct hop {
     const struct sl_dataset *ds;
     const struct sl_visits_sampling *sampling;
     int64_t fanout;
-    const double *visits;   // that it draws for
-    _Atomic uint64_t *next; // relaxed: the pass's end orders it
-    double units;           // of one visit
-    bool alone;             // there is no other thread
-    double *passed;         // (blocks) visits that a block's vertices pass on
+    const int64_t *by_relation; // (relations) in place of fanout; NULL: none
+    const double *visits;       // that it draws for
+    _Atomic uint64_t *next;     // relaxed: the pass's end orders it
+    double units;               // of one visit
+    bool alone;                 // there is no other thread
+    double *passed;             // (blocks) visits that a block's vertices pass on
     const struct sl_visits_watch *watch;
     pthread_mutex_t lock; // of what is below, and of the watch
     int rc;
     char message[512];
 };
 
-// What each in-neighbour of v gets.
-static double share_of(const struct hop *h, uint64_t v)
+// Rows of one relation, which are those of consecutive vertices: of a plain graph all.
+struct stretch {
+    uint64_t row, vertex; // of the first
+    uint64_t end;         // row behind the last
+    int64_t fanout;
+};
+
+// Rows [row, end) as far as they are of one relation.
+static struct stretch stretch_at(const struct hop *h, uint64_t row, uint64_t end)
 {
-    const uint64_t degree = sl_dataset_degree(h->ds, v);
-    if (h->fanout < 0 || degree == 0)
-        return h->visits[v];
+    const struct sl_typed *typed = &h->ds->typed;
+    if (typed->n_types == 0)
+        return (struct stretch){row, row, end, h->fanout};
+    const uint32_t r = sl_typed_relation_of(typed, row);
+    const struct sl_relation *relation = &typed->relation[r];
+    const struct sl_vertex_type *target = &typed->type[relation->target];
+    return (struct stretch){row, target->first + (row - relation->first_row),
+                            SL_MIN(end, relation->first_row + target->n),
+                            h->by_relation ? h->by_relation[r] : h->fanout};
+}
+
+// What each in-neighbour in a row gets, if the hop draws `visits` times for its vertex.
+static double share_of(const struct hop *h, const struct stretch *s, uint64_t row, double visits)
+{
+    const uint64_t degree = sl_dataset_degree(h->ds, row);
+    if (s->fanout < 0 || degree == 0)
+        return visits;
     if (h->sampling->replaces)
-        return h->visits[v] * (1 - pow(1 - 1 / (double)degree, (double)h->fanout));
-    const bool all = (uint64_t)h->fanout >= degree;
-    return all ? h->visits[v] : h->visits[v] * (double)h->fanout / (double)degree;
+        return visits * (1 - pow(1 - 1 / (double)degree, (double)s->fanout));
+    const bool all = (uint64_t)s->fanout >= degree;
+    return all ? visits : visits * (double)s->fanout / (double)degree;
 }
 
 // How often the next hop draws for v again.
@@ -59,14 +81,24 @@ static double kept_of(const struct hop *h, uint64_t v)
     return h->sampling->expands_new ? 0 : h->visits[v];
 }
 
+// The same beside a row; of a graph with types a vertex has any number of rows (keep_typed()).
+static double kept_beside(const struct hop *h, uint64_t row)
+{
+    return h->ds->typed.n_types ? 0 : kept_of(h, row);
+}
+
 static bool sum_block(void *ctx, uint64_t block)
 {
     const struct hop *h = ctx;
     const uint64_t first = block * BLOCK_VERTICES;
-    const uint64_t end = SL_MIN(first + BLOCK_VERTICES, h->ds->n_nodes);
+    const uint64_t end = SL_MIN(first + BLOCK_VERTICES, sl_dataset_lists(h->ds));
     double sum = 0;
-    for (uint64_t v = first; v < end; v++)
-        sum += kept_of(h, v) + share_of(h, v) * (double)sl_dataset_degree(h->ds, v);
+    for (uint64_t row = first; row < end;) {
+        const struct stretch s = stretch_at(h, row, end);
+        for (; row < s.end; row++)
+            sum += kept_beside(h, row) + share_of(h, &s, row, h->visits[s.vertex + (row - s.row)]) *
+                                             (double)sl_dataset_degree(h->ds, row);
+    }
     h->passed[block] = sum;
     return false;
 }
@@ -95,41 +127,64 @@ static bool goes_on(struct hop *h, uint64_t n)
     return on;
 }
 
-// next[u] += what the block's vertices keep, and pass on to their in-neighbours.
-static bool pass_block(void *ctx, uint64_t block)
+static void pass_stretch(const struct hop *h, const struct stretch *s)
 {
-    struct hop *h = ctx;
     const struct sl_dataset *ds = h->ds;
-    const uint64_t first = block * BLOCK_VERTICES,
-                   end = SL_MIN(first + BLOCK_VERTICES, ds->n_nodes);
-    if (!goes_on(h, end - first))
-        return true;
-    for (uint64_t v = first; v < end; v++) {
-        if (h->visits[v] == 0)
+    for (uint64_t row = s->row; row < s->end; row++) {
+        const double visits = h->visits[s->vertex + (row - s->row)];
+        if (visits == 0)
             continue;
-        add(h, v, (uint64_t)(kept_of(h, v) * h->units));
-        const uint64_t units = (uint64_t)(share_of(h, v) * h->units);
-        for (uint64_t e = ds->indptr[v]; e < ds->indptr[v + 1]; e++) {
+        if (ds->typed.n_types == 0)
+            add(h, row, (uint64_t)(kept_beside(h, row) * h->units));
+        const uint64_t units = (uint64_t)(share_of(h, s, row, visits) * h->units);
+        for (uint64_t e = ds->indptr[row]; e < ds->indptr[row + 1]; e++) {
             if (e + AHEAD < ds->n_edges)
                 __builtin_prefetch(&h->next[sl_dataset_source(ds, e + AHEAD)], 1);
             add(h, sl_dataset_source(ds, e), units);
         }
     }
+}
+
+// next[u] += what the block's vertices keep, and pass on to their in-neighbours.
+static bool pass_block(void *ctx, uint64_t block)
+{
+    struct hop *h = ctx;
+    const uint64_t first = block * BLOCK_VERTICES,
+                   end = SL_MIN(first + BLOCK_VERTICES, sl_dataset_lists(h->ds));
+    if (!goes_on(h, end - first))
+        return true;
+    for (uint64_t row = first; row < end;) {
+        const struct stretch s = stretch_at(h, row, end);
+        pass_stretch(h, &s);
+        row = s.end;
+    }
     return false;
+}
+
+// Of a graph with types: next[v] = what v keeps.
+static void keep_typed(struct hop *h)
+{
+    for (uint64_t v = 0; h->ds->typed.n_types && v < h->ds->n_nodes; v++)
+        atomic_store_explicit(&h->next[v], (uint64_t)(kept_of(h, v) * h->units),
+                              memory_order_relaxed);
 }
 
 // visits[v] becomes how often the next hop draws for v.
 static int pass_on(struct hop *h, double *visits)
 {
-    const uint64_t n = h->ds->n_nodes, n_blocks = sl_div_up(n, BLOCK_VERTICES);
+    const uint64_t n = h->ds->n_nodes;
+    const uint64_t n_blocks = sl_div_up(sl_dataset_lists(h->ds), BLOCK_VERTICES);
     double sum = 0;
     int bits;
     sl_threads_first(n_blocks, 0, sum_block, h);
     for (uint64_t b = 0; b < n_blocks; b++)
         sum += h->passed[b];
+    for (uint64_t v = 0; h->ds->typed.n_types && v < n; v++)
+        sum += kept_of(h, v);
     frexp(sum, &bits); // sum < 2^bits
     h->units = ldexp(1, SUM_BITS - bits);
     memset((void *)h->next, 0, n * sizeof *h->next);
+    keep_typed(h);
     if (sl_threads_first(n_blocks, 0, pass_block, h) != SL_THREADS_NONE)
         return sl_fail(h->rc, "%s", h->message);
     for (uint64_t v = 0; v < n; v++)
@@ -203,11 +258,13 @@ static int visit_seeds(const struct hop *h, double *visits, uint32_t *hotness)
 static int follow_hops(struct hop *h, double *visits, uint32_t *hotness)
 {
     const struct sl_visits_sampling *s = h->sampling;
+    const uint32_t n_relations = h->ds->typed.n_relations;
     SL_TRY(visit_seeds(h, visits, hotness));
     memset(hotness, 0, h->ds->n_nodes * sizeof *hotness);
     note_visits(h, hotness);
     for (uint32_t hop = 0; hop < s->n_hops; hop++) {
         h->fanout = s->fanout[hop];
+        h->by_relation = s->by_relation ? s->by_relation + (uint64_t)hop * n_relations : NULL;
         if (h->watch->on_hop)
             h->watch->on_hop(h->watch->ctx, h->fanout, visits);
         SL_TRY(pass_on(h, visits));
@@ -226,7 +283,7 @@ int sl_visits_expect(const struct sl_dataset *ds, const struct sl_visits_samplin
         .visits = visits,
         .next = malloc((ds->n_nodes + 1) * sizeof *h.next),
         .alone = sl_threads_default() == 1,
-        .passed = malloc((sl_div_up(ds->n_nodes, BLOCK_VERTICES) + 1) * sizeof *h.passed),
+        .passed = malloc((sl_div_up(sl_dataset_lists(ds), BLOCK_VERTICES) + 1) * sizeof *h.passed),
         .watch = watch,
         .lock = PTHREAD_MUTEX_INITIALIZER,
     };

@@ -7,9 +7,10 @@
  * edge of v is drawn. That chance is min(1, fanout[l] / in-degree(v)); with replacement
  * 1 - (1 - 1 / in-degree(v))^fanout[l]. Where every hop draws for all vertices that its batch
  * knows, f_(l+1) is f_l and what hop l finds; where it draws for the new ones, what hop l finds
- * alone. A vertex's expected visits are how often it is
- * a seed or found. A closed form: a vertex that several neighbours in one batch lead to counts as
- * often as there are of them, where a batch gathers it once.
+ * alone. Of a graph with types the same holds of each relation, with its fanout and its in-degrees.
+ * A vertex's expected visits are how often it is a seed or found. A closed form: a vertex that
+ * several neighbours in one batch lead to counts as often as there are of them, where a batch
+ * gathers it once.
  */
 #ifndef SL_DATA_EXPECTED_VISITS_H
 #define SL_DATA_EXPECTED_VISITS_H
@@ -20,7 +21,8 @@
 #include "common/data/dataset.h"
 
 struct sl_visits_sampling {
-    const int64_t *fanout; // (n_hops) from the seeds outwards; -1 = all
+    const int64_t *fanout;      // (n_hops) from the seeds outwards; -1 = all
+    const int64_t *by_relation; // (n_hops, relations) of a graph with types; NULL: fanout is of all
     uint32_t n_hops;
     bool expands_new; // a hop draws for the vertices that are new in the one before, not for all
     bool replaces;    // draws with replacement

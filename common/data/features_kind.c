@@ -36,8 +36,6 @@ enum sl_features sl_features_settle(enum sl_features features, const struct sl_d
 
 enum sl_features sl_features_choose(const struct sl_dataset *ds, uint64_t available_bytes)
 {
-    if (ds->typed.n_types > 0)
-        return SL_FEATURES_MEMORY; // features by type are read where they are mapped
     uint64_t wanted = sl_features_bytes(ds) + sl_topology_bytes(ds);
     return sl_features_settle(
         wanted > available_bytes / 4 * 3 ? SL_FEATURES_STORAGE : SL_FEATURES_MEMORY, ds);

@@ -154,9 +154,28 @@ int sl_epoch_order_open(struct sl_epoch_order *o, enum sl_order kind,
     return rc;
 }
 
+// The epoch's share of the order that its pass has.
+static bool fill_share(const struct sl_epoch_order *o, uint32_t epoch, uint32_t *out)
+{
+    const uint64_t n = o->facts.train.n, items = sl_order_items(n, o->facts.epochs_per_pass);
+    const uint64_t first = epoch % o->facts.epochs_per_pass * items;
+    uint32_t *pass = malloc(n * sizeof *pass);
+    if (!pass) {
+        sl_fail(SL_ENOMEM, "no memory for the order of %llu training vertices",
+                (unsigned long long)n);
+        return false;
+    }
+    const bool filled = o->kind->fill(o, epoch / o->facts.epochs_per_pass, pass);
+    for (uint64_t i = 0; filled && i < items; i++)
+        out[i] = pass[(first + i) % n];
+    free(pass);
+    return filled;
+}
+
 bool sl_epoch_order_fill(const struct sl_epoch_order *o, uint32_t epoch, uint32_t *out)
 {
-    return o->kind->fill(o, epoch, out);
+    const bool shares = o->facts.epochs_per_pass > 1 && o->facts.train.n > 0;
+    return shares ? fill_share(o, epoch, out) : o->kind->fill(o, epoch, out);
 }
 
 int sl_epoch_order_identity(enum sl_order kind, const struct sl_dataset *ds, uint64_t *out)

@@ -15,6 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "common/base/bits.h"
 #include "common/data/dataset.h"
 #include "common/data/part_order.h"
 
@@ -42,6 +43,7 @@ struct sl_order_inputs {
     uint64_t seed; // the job's
     uint32_t batch_size;
     uint32_t batches_per_update; // parts take turns in them
+    uint32_t epochs_per_pass;    // an epoch is a share of an order; 0 as 1
     uint32_t sequences;          // of a walk; 0: as few as `excess` allows
     double excess;               // of the shuffling error, over a uniform shuffle's
     const atomic_bool *cancel;   // may be NULL
@@ -71,11 +73,18 @@ extern const struct sl_order_kind sl_order_kinds[SL_ORDER_COUNT]; // by enum sl_
 extern const char *const sl_order_words[SL_ORDER_COUNT + 1];      // the same, then NULL
 extern const char sl_order_doc[];                                 // what each is
 
+// Vertices of an epoch, of n that are walked through in so many epochs. All epochs have as many:
+// the last one of a pass has a few of those of its first one again, where that takes some.
+static inline uint64_t sl_order_items(uint64_t n, uint32_t epochs_per_pass)
+{
+    return epochs_per_pass > 1 ? sl_div_up(n, (uint64_t)epochs_per_pass) : n;
+}
+
 // On any thread. SL_ENOMEM, SL_EABORTED once *cancel is set; nothing is left open then.
 int sl_epoch_order_open(struct sl_epoch_order *order, enum sl_order kind,
                         const struct sl_order_inputs *facts);
-// out (training vertices): the seeds of this epoch. False once *cancel is set: out is then in no
-// particular state.
+// out (sl_order_items() of the training vertices): the seeds of this epoch. False once *cancel is
+// set, or with a message where memory is short: out is then in no particular state.
 bool sl_epoch_order_fill(const struct sl_epoch_order *order, uint32_t epoch, uint32_t *out);
 /*
  * Names what orders of this kind follow from besides the job's keys: the data set, and where they

@@ -22,6 +22,7 @@
 #include "common/base/dtype.h"
 
 enum { SL_TYPES_MAX = 256, SL_RELATIONS_MAX = 4096, SL_TYPE_NAME_BYTES = 64 };
+enum { SL_RELATION_FILES_MAX = 256 }; // relations whose edges have times
 #define SL_NO_RELATION UINT32_MAX
 
 struct sl_vertex_type {
@@ -40,6 +41,8 @@ struct sl_relation {
     // The relation that has the reverse of each edge; itself where it is symmetric. SL_NO_RELATION:
     // nothing says so.
     uint32_t reverse_of;
+    // (n_edges) rising in each row; NULL: none, or SL_NEED_TIMES is not needed.
+    const int64_t *time;
 };
 
 struct sl_typed {
@@ -53,9 +56,6 @@ struct sl_typed {
     uint32_t linked;
 };
 
-// The type of vertex v.
-uint32_t sl_typed_type_of(const struct sl_typed *t, uint32_t v);
-
 // The row of vertex v, which is of the relation's target type.
 static inline uint64_t sl_relation_row(const struct sl_typed *t, const struct sl_relation *r,
                                        uint64_t v)
@@ -63,12 +63,24 @@ static inline uint64_t sl_relation_row(const struct sl_typed *t, const struct sl
     return r->first_row + (v - t->type[r->target].first);
 }
 
+// Of one vertex's features; 0: it has none.
+static inline uint64_t sl_type_row_bytes(const struct sl_vertex_type *type)
+{
+    return type->feat ? type->feat_dim * sl_dtype_bytes(type->feat_dtype) : 0;
+}
+
 // Of the features of all its vertices; 0: it has none.
 static inline uint64_t sl_type_feature_bytes(const struct sl_vertex_type *type)
 {
-    return type->feat ? type->n * type->feat_dim * sl_dtype_bytes(type->feat_dtype) : 0;
+    return type->n * sl_type_row_bytes(type);
 }
 
+// Vertices of the types before that one that have no features; n_types: of all. Learned rows
+// (features.kind) are theirs: type after type.
+uint64_t sl_typed_bare_before(const struct sl_typed *t, uint32_t type);
+
+// The type that a vertex is of.
+uint32_t sl_typed_type_of(const struct sl_typed *t, uint64_t v);
 // The relation that a row is of.
 uint32_t sl_typed_relation_of(const struct sl_typed *t, uint64_t row);
 

@@ -16,13 +16,15 @@ const char *const sl_stats_stage_names[SL_LIVE_STAGES] = {
 const enum sl_live_stage sl_stats_histograms[SL_STATS_HISTOGRAMS] = {
     SL_LIVE_SAMPLE, SL_LIVE_EXTRACT, SL_LIVE_TRAIN, SL_LIVE_WAIT};
 
-#define OF_LINE(...)   SL_FIELD(sl_stats, __VA_ARGS__)
-#define OF_DEVICE(...) SL_FIELD(sl_stats_device, __VA_ARGS__)
-#define OF_WORKER(...) SL_FIELD(sl_stats_worker, __VA_ARGS__)
-#define OF_STAGE(...)  SL_FIELD(sl_stats_stage, __VA_ARGS__)
-#define OF_LINK(...)   SL_FIELD(sl_stats_link, __VA_ARGS__)
-#define OF_NODE(...)   SL_FIELD(sl_stats_node, __VA_ARGS__)
-#define OF_WIRE(...)   SL_FIELD(sl_stats_wire, __VA_ARGS__)
+#define OF_LINE(...)     SL_FIELD(sl_stats, __VA_ARGS__)
+#define OF_DEVICE(...)   SL_FIELD(sl_stats_device, __VA_ARGS__)
+#define OF_WORKER(...)   SL_FIELD(sl_stats_worker, __VA_ARGS__)
+#define OF_STAGE(...)    SL_FIELD(sl_stats_stage, __VA_ARGS__)
+#define OF_LINK(...)     SL_FIELD(sl_stats_link, __VA_ARGS__)
+#define OF_NODE(...)     SL_FIELD(sl_stats_node, __VA_ARGS__)
+#define OF_WIRE(...)     SL_FIELD(sl_stats_wire, __VA_ARGS__)
+#define OF_TYPE(...)     SL_FIELD(sl_stats_type, __VA_ARGS__)
+#define OF_RELATION(...) SL_FIELD(sl_stats_relation, __VA_ARGS__)
 
 static const struct sl_field line_fields[] = {
     SL_STATS(OF_LINE, SL_MEMBER_NONE, SL_MEMBER_NONE, SL_FIELD_NULLABLE, SL_FIELD_BY_HAND)};
@@ -33,6 +35,10 @@ static const struct sl_field link_fields[] = {SL_STATS_LINK(OF_LINK)};
 static const struct sl_field node_fields[] = {SL_STATS_NODE(OF_NODE)};
 static const struct sl_field node_totals[] = {SL_STATS_NODE_TOTALS(OF_NODE)};
 static const struct sl_field wire_fields[] = {SL_STATS_WIRE(OF_WIRE)};
+static const struct sl_field type_fields[] = {SL_STATS_TYPE(OF_TYPE)};
+static const struct sl_field type_counts[] = {SL_STATS_TYPE_COUNTS(OF_TYPE)};
+static const struct sl_field relation_fields[] = {SL_STATS_RELATION(OF_RELATION)};
+static const struct sl_field relation_counts[] = {SL_STATS_RELATION_COUNTS(OF_RELATION)};
 
 const struct sl_fields sl_stats_fields = SL_FIELDS(line_fields);
 const struct sl_fields sl_stats_device_fields = SL_FIELDS(device_fields);
@@ -42,6 +48,10 @@ const struct sl_fields sl_stats_link_fields = SL_FIELDS(link_fields);
 const struct sl_fields sl_stats_node_fields = SL_FIELDS(node_fields);
 const struct sl_fields sl_stats_node_totals = SL_FIELDS(node_totals);
 const struct sl_fields sl_stats_wire_fields = SL_FIELDS(wire_fields);
+const struct sl_fields sl_stats_type_fields = SL_FIELDS(type_fields);
+const struct sl_fields sl_stats_type_counts = SL_FIELDS(type_counts);
+const struct sl_fields sl_stats_relation_fields = SL_FIELDS(relation_fields);
+const struct sl_fields sl_stats_relation_counts = SL_FIELDS(relation_counts);
 
 bool sl_stats_link_is_peer(const struct sl_stats_link *link)
 {
@@ -92,7 +102,10 @@ static int take_lists(const cJSON *line, struct sl_stats *s)
     TAKE_LIST(s, line, links, sl_stats_link_fields, SL_STATS_LINKS_MAX);
     TAKE_LIST(s, line, nodes, sl_stats_node_fields, SL_STATS_NODES_MAX);
     TAKE_LIST(s, line, wires, sl_stats_wire_fields, SL_STATS_WIRES_MAX);
-    if (!s->devices || !s->workers || !s->links || !s->nodes || !s->wires)
+    TAKE_LIST(s, line, types, sl_stats_type_fields, SL_STATS_TYPES_MAX);
+    TAKE_LIST(s, line, relations, sl_stats_relation_fields, SL_STATS_RELATIONS_MAX);
+    if (!s->devices || !s->workers || !s->links || !s->nodes || !s->wires || !s->types ||
+        !s->relations)
         return sl_fail(SL_ENOMEM, "no memory for %d workers in a view",
                        cJSON_GetArraySize(sl_json_at(line, "workers")));
     cJSON_ArrayForEach(item, sl_json_at(line, "devices"))
@@ -153,5 +166,7 @@ void sl_stats_fini(struct sl_stats *s)
     free(s->links);
     free(s->nodes);
     free(s->wires);
+    free(s->types);
+    free(s->relations);
     *s = (struct sl_stats){0};
 }

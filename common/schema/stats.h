@@ -141,7 +141,9 @@
     X(, REAL, cpu_load, SL_GAUGE(25, cpu_load_cores, "Cores that the job's processes keep busy.")) \
     PART(links) \
     PART(nodes) \
-    PART(wires)
+    PART(wires) \
+    PART(types) \
+    PART(relations)
 
 #define SL_STATS_DEVICE(X, PART) \
     X(, WHOLE, index, SL_JSON) X(, TEXT, kind, SL_JSON) X(, TEXT, name, SL_JSON) \
@@ -238,6 +240,23 @@
     X(, WHOLE, row_bytes, SL_JSON) \
     X(, WHOLE, asks, SL_JSON) X(, REAL, ask_seconds, SL_JSON) /* messages; until their rows came */
 
+// Of a graph of several types what was gathered of one and drawn of a relation. In the report, too.
+#define SL_STATS_TYPE_COUNTS(X) \
+    X(, WHOLE, input_nodes, \
+      SL_TOTAL(1, type_input_nodes_total, "Rows of a type that trainers gathered.")) \
+    X(, WHOLE, hits, SL_TOTAL(2, type_cache_hits_total, "Of these, rows found in a cache.")) \
+    X(, WHOLE, hit_bytes, \
+      SL_TOTAL(3, type_hit_bytes_total, "Bytes of features of a type that caches had.")) \
+    X(, WHOLE, miss_bytes, \
+      SL_TOTAL(4, type_miss_bytes_total, "Bytes of features of a type that no cache had."))
+#define SL_STATS_TYPE(X) X(, TEXT, name, SL_JSON) SL_STATS_TYPE_COUNTS(X)
+#define SL_STATS_RELATION_COUNTS(X) \
+    X(, WHOLE, sampled_edges, \
+      SL_TOTAL(1, relation_edges_total, "Edges of a relation that samplers drew."))
+#define SL_STATS_RELATION(X) \
+    X(, TEXT, source, SL_JSON) X(, TEXT, name, SL_JSON) X(, TEXT, target, SL_JSON) \
+    SL_STATS_RELATION_COUNTS(X)
+
 #define SL_STATS_STAGE(X) \
     X(, REAL, busy, \
       SL_GAUGE(1, stage_busy_ratio, \
@@ -270,6 +289,14 @@ struct sl_stats_wire {
     SL_STATS_WIRE(SL_MEMBER)
 };
 
+struct sl_stats_type {
+    SL_STATS_TYPE(SL_MEMBER)
+};
+
+struct sl_stats_relation {
+    SL_STATS_RELATION(SL_MEMBER)
+};
+
 struct sl_stats_stage {
     SL_STATS_STAGE(SL_MEMBER)
 };
@@ -298,6 +325,8 @@ enum {
     SL_STATS_NODES_MAX = 128,
     SL_STATS_WIRED_MAX = 32, // nodes: the wires of more are left out, their sums are with the nodes
     SL_STATS_WIRES_MAX = SL_STATS_WIRED_MAX * (SL_STATS_WIRED_MAX - 1),
+    SL_STATS_TYPES_MAX = 256,
+    SL_STATS_RELATIONS_MAX = 4096,
 };
 extern const enum sl_live_stage sl_stats_histograms[SL_STATS_HISTOGRAMS];
 
@@ -307,21 +336,26 @@ struct sl_stats {
     struct sl_stats_stage stages[SL_LIVE_STAGES];
 
     // What sl_stats_take() alone sets.
-    cJSON *line;                     // owned: the texts are in it
-    struct sl_stats_device *devices; // (n_devices), owned
-    struct sl_stats_worker *workers; // (n_workers), owned
-    struct sl_stats_link *links;     // (n_links), owned
-    struct sl_stats_node *nodes;     // (n_nodes), owned; none of a job on one node
-    struct sl_stats_wire *wires;     // (n_wires), owned
-    size_t n_devices, n_workers, n_links, n_nodes, n_wires, n_buckets;
+    cJSON *line;                         // owned: the texts are in it
+    struct sl_stats_device *devices;     // (n_devices), owned
+    struct sl_stats_worker *workers;     // (n_workers), owned
+    struct sl_stats_link *links;         // (n_links), owned
+    struct sl_stats_node *nodes;         // (n_nodes), owned; none of a job on one node
+    struct sl_stats_wire *wires;         // (n_wires), owned
+    struct sl_stats_type *types;         // (n_types), owned; none of a plain graph
+    struct sl_stats_relation *relations; // (n_relations), owned
+    size_t n_devices, n_workers, n_links, n_nodes, n_wires, n_types, n_relations, n_buckets;
     double le[SL_STATS_BUCKETS_MAX]; // n_buckets - 1 upper edges in seconds; the last is open
     double counts[SL_STATS_HISTOGRAMS][SL_STATS_BUCKETS_MAX];
 };
 
 extern const struct sl_fields sl_stats_fields, sl_stats_device_fields, sl_stats_worker_fields,
-    sl_stats_stage_fields, sl_stats_link_fields, sl_stats_node_fields, sl_stats_wire_fields;
+    sl_stats_stage_fields, sl_stats_link_fields, sl_stats_node_fields, sl_stats_wire_fields,
+    sl_stats_type_fields, sl_stats_relation_fields;
 // Of struct sl_stats_node what the report has: without what it does now.
 extern const struct sl_fields sl_stats_node_totals;
+// ... and what it has of a type and of a relation beside their names.
+extern const struct sl_fields sl_stats_type_counts, sl_stats_relation_counts;
 
 // Whether it was read in another device's memory.
 bool sl_stats_link_is_peer(const struct sl_stats_link *link);

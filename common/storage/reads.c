@@ -14,8 +14,8 @@
 bool sl_row_set_direct(struct sl_row_reader *r, bool direct)
 {
     bool all = true;
-    for (uint32_t i = 0; i < r->file.n; i++) {
-        const int fd = r->file.part[i].fd, flags = fcntl(fd, F_GETFL);
+    for (uint32_t i = 0; i < r->n_parts; i++) {
+        const int fd = r->part[i].fd, flags = fcntl(fd, F_GETFL);
         const int wanted = (flags & ~(O_NONBLOCK | O_DIRECT)) | (direct ? O_DIRECT : 0);
         all &= flags >= 0 && fcntl(fd, F_SETFL, wanted) == 0;
     }
@@ -39,12 +39,13 @@ static bool falls_back_to_cache(struct sl_row_reader *r, const struct sl_row_pro
 
 void sl_row_deliver(struct sl_row_reader *r, struct sl_row_run *run, const char *bytes)
 {
-    const uint64_t row_bytes = r->file.row_bytes;
+    const struct sl_row_file *file = &r->now->file;
+    const uint64_t row_bytes = file->row_bytes;
     run->done = true;
     for (uint32_t i = run->first; r->out && i < run->first + run->n; i++) {
         const uint64_t place = r->sorted[i] & UINT32_MAX;
         uint32_t part;
-        const uint64_t at = sl_row_place(&r->file, r->sorted[i] >> 32, &part);
+        const uint64_t at = sl_row_place(file, r->sorted[i] >> 32, &part);
         memcpy(r->out + place * row_bytes, bytes + (at - run->at), row_bytes);
     }
 }
@@ -53,7 +54,7 @@ void sl_row_deliver(struct sl_row_reader *r, struct sl_row_run *run, const char 
 static enum sl_row_step take_nothing(const struct sl_row_reader *r, const struct sl_row_run *run,
                                      struct sl_row_progress *p, uint64_t at, int *rc)
 {
-    const struct sl_row_part *part = &r->file.part[run->part];
+    const struct sl_row_part *part = &r->part[run->part];
     struct stat st;
     const bool known = fstat(part->fd, &st) == 0;
     if (known && (uint64_t)st.st_size >= run->at + run->need) {

@@ -13,7 +13,7 @@ enum {
 
 // Consecutive blocks that are read at once.
 struct sl_row_run {
-    uint32_t part;     // of the file
+    uint32_t part;     // of the reader's
     uint64_t at;       // bytes from the file's beginning
     uint32_t bytes;    // asked for: whole blocks, which may reach beyond the file's end
     uint32_t need;     // of them up to the end of the last row
@@ -21,9 +21,18 @@ struct sl_row_run {
     bool done;         // delivered
 };
 
-struct sl_row_reader {
+// Rows of one size among all that a reader has.
+struct sl_row_set {
     struct sl_row_file file;
-    char *path[SL_ROW_PARTS_MAX]; // (owned)
+    uint64_t first;      // number of its first row
+    uint32_t first_part; // of the reader's, which file.part are
+};
+
+struct sl_row_reader {
+    struct sl_row_set *set;   // (n_sets) the rows of one behind those of the one before
+    struct sl_row_part *part; // (n_parts) of all of them
+    char **path;              // (n_parts, owned)
+    uint32_t n_sets, n_parts;
     struct sl_row_options options;
     struct sl_row_profile facts;
     const struct sl_row_reads *reads;
@@ -35,8 +44,9 @@ struct sl_row_reader {
     char *buffers;       // (SL_ROW_DEPTH_MAX, slot_bytes), aligned to blocks
 
     // Of the call that is under way.
+    const struct sl_row_set *now;    // whose rows are read
     struct sl_row_run *runs, *dealt; // dealt: room to put them in turns
-    uint64_t *sorted;                // row << 32 | its place in `out`
+    uint64_t *sorted;                // row of the set << 32 | its place in `out`
     uint32_t n_runs;
     uint64_t runs_max, dealt_max, sorted_max;
     char *out; // NULL: what is read goes nowhere

@@ -43,7 +43,7 @@ static int read_run(struct sl_row_reader *r, const struct sl_row_run *run, char 
     int rc = SL_OK;
     while (step == SL_ROW_AGAIN) {
         progress.direct = atomic_load(&r->direct);
-        ssize_t n = pread(r->file.part[run->part].fd, to + progress.got, run->bytes - progress.got,
+        ssize_t n = pread(r->part[run->part].fd, to + progress.got, run->bytes - progress.got,
                           (off_t)(run->at + progress.got));
         if (n > 0)
             atomic_fetch_add_explicit(&r->bytes, (uint64_t)n, memory_order_relaxed);

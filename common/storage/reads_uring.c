@@ -40,10 +40,11 @@ static void register_all(struct sl_row_reader *r, struct state *s)
     for (uint32_t i = 0; i < SL_ROW_DEPTH_MAX; i++)
         all[i] = (struct iovec){.iov_base = sl_row_slot(r, i), .iov_len = r->slot_bytes};
     s->buffers = io_uring_register_buffers(&s->ring, all, SL_ROW_DEPTH_MAX) == 0;
-    int fds[SL_ROW_PARTS_MAX];
-    for (uint32_t i = 0; i < r->file.n; i++)
-        fds[i] = r->file.part[i].fd;
-    s->file = io_uring_register_files(&s->ring, fds, r->file.n) == 0;
+    int *fds = calloc(r->n_parts, sizeof *fds);
+    for (uint32_t i = 0; fds && i < r->n_parts; i++)
+        fds[i] = r->part[i].fd;
+    s->file = fds && io_uring_register_files(&s->ring, fds, r->n_parts) == 0;
+    free(fds);
     if (!s->buffers || !s->file)
         sl_log_debug("%s: io_uring: of buffers and file, %s could be registered", r->path[0],
                      s->buffers || s->file ? "one" : "none");
@@ -106,7 +107,7 @@ static void ask(struct sl_row_reader *r, struct state *s, uint32_t slot)
     const uint32_t got = mine->progress.got;
     char *to = sl_row_slot(r, slot) + got;
     struct io_uring_sqe *sqe = io_uring_get_sqe(&s->ring);
-    const int fd = s->file ? (int)run->part : r->file.part[run->part].fd;
+    const int fd = s->file ? (int)run->part : r->part[run->part].fd;
     if (++s->n_asked == 0)
         s->n_asked = 1;
     mine->asked = s->n_asked;

@@ -29,7 +29,7 @@ struct sl_row_part {
 
 // Rows of one size, one behind the other, in one file or in units that several take turns with.
 struct sl_row_file {
-    uint32_t n;
+    uint32_t n; // 0: nobody reads these rows, which are in no file
     struct sl_row_part part[SL_ROW_PARTS_MAX];
     uint64_t unit_bytes; // whole rows; of one file not looked at
     uint64_t offset;     // of the first row, in each of several SL_STRIPE_HEAD_BYTES

@@ -99,11 +99,13 @@ static int grow(void **p, uint64_t *max, uint64_t n, size_t each)
 static void add_row(struct sl_row_reader *r, uint32_t i)
 {
     uint32_t part;
-    const uint64_t begin = sl_row_place(&r->file, r->sorted[i] >> 32, &part);
-    const uint64_t end = begin + r->file.row_bytes;
+    const struct sl_row_file *file = &r->now->file;
+    const uint64_t begin = sl_row_place(file, r->sorted[i] >> 32, &part);
+    const uint64_t end = begin + file->row_bytes;
     const uint64_t from = begin / SL_ROW_BLOCK_BYTES * SL_ROW_BLOCK_BYTES,
                    to = sl_align_up(end, SL_ROW_BLOCK_BYTES);
     struct sl_row_run *last = r->n_runs ? &r->runs[r->n_runs - 1] : NULL;
+    part += r->now->first_part;
     if (last && last->part == part && from <= last->at + last->bytes &&
         to - last->at <= r->slot_bytes) {
         last->bytes = (uint32_t)(to - last->at);
@@ -122,7 +124,7 @@ static void add_row(struct sl_row_reader *r, uint32_t i)
 // One run of each part after the other, as long as it has some: so all drives have something to do.
 static int deal_runs(struct sl_row_reader *r)
 {
-    const uint32_t n = r->file.n;
+    const uint32_t n = r->now->file.n;
     uint32_t next[SL_ROW_PARTS_MAX] = {0};
     if (n == 1)
         return SL_OK;
@@ -130,13 +132,37 @@ static int deal_runs(struct sl_row_reader *r)
     for (uint32_t dealt = 0; dealt < r->n_runs;)
         for (uint32_t part = 0; part < n; part++) {
             uint32_t *at = &next[part];
-            while (*at < r->n_runs && r->runs[*at].part != part)
+            while (*at < r->n_runs && r->runs[*at].part != r->now->first_part + part)
                 ++*at;
             if (*at < r->n_runs)
                 r->dealt[dealt++] = r->runs[(*at)++];
         }
     memcpy(r->runs, r->dealt, r->n_runs * sizeof *r->runs);
     return SL_OK;
+}
+
+// Whose rows `row` is among; the last one for what is no row.
+static const struct sl_row_set *set_of(const struct sl_row_reader *r, uint64_t row)
+{
+    uint32_t low = 0, high = r->n_sets; // the first row of `low` is at most `row`
+    while (high - low > 1) {
+        const uint32_t middle = low + (high - low) / 2;
+        if (r->set[middle].first <= row)
+            low = middle;
+        else
+            high = middle;
+    }
+    return &r->set[low];
+}
+
+static int fail_range(const struct sl_row_reader *r, uint32_t row, uint32_t at)
+{
+    const struct sl_row_set *t = r->now;
+    return sl_fail(SL_ERANGE,
+                   "%s: row %" PRIu32 " at %" PRIu32 ", wanted one from %" PRIu64 " on below "
+                   "%" PRIu64,
+                   t->file.n ? r->path[t->first_part] : "rows that are in no file", row, at,
+                   t->first, t->first + t->file.n_rows);
 }
 
 int sl_row_reader_read(struct sl_row_reader *r, const uint32_t *rows, const uint32_t *to,
@@ -151,14 +177,14 @@ int sl_row_reader_read(struct sl_row_reader *r, const uint32_t *rows, const uint
         return sl_fail(SL_ETIMEDOUT, "%s: the drive has stopped answering", r->path[0]);
     if (n == 0)
         return SL_OK;
+    const struct sl_row_set *t = r->now = set_of(r, rows[0]);
     SL_TRY(grow((void **)&r->sorted, &r->sorted_max, n, sizeof *r->sorted));
     SL_TRY(grow((void **)&r->runs, &r->runs_max, n, sizeof *r->runs));
     for (uint32_t i = 0; i < n; i++) {
-        if (rows[i] >= r->file.n_rows)
-            return sl_fail(SL_ERANGE,
-                           "%s: row %" PRIu32 " at %" PRIu32 ", wanted one below %" PRIu64,
-                           r->path[0], rows[i], i, r->file.n_rows);
-        r->sorted[i] = (uint64_t)rows[i] << 32 | (to ? to[i] : i);
+        const uint64_t row = rows[i] - t->first; // of one before the first: a very large number
+        if (row >= t->file.n_rows || t->file.n == 0)
+            return fail_range(r, rows[i], i);
+        r->sorted[i] = row << 32 | (to ? to[i] : i);
     }
     qsort(r->sorted, n, sizeof *r->sorted, compare);
     r->n_runs = 0;
@@ -178,8 +204,8 @@ static int time_blocks(struct sl_row_reader *r, uint32_t n, uint32_t depth, doub
     uint64_t at = 0x9e3779b97f4a7c15u * depth;
     for (uint32_t i = 0; i < n; i++) {
         at = at * 6364136223846793005u + 1442695040888963407u;
-        const uint32_t part = i % r->file.n;
-        const uint64_t n_blocks = r->file.part[part].bytes / SL_ROW_BLOCK_BYTES;
+        const uint32_t part = r->now->first_part + i % r->now->file.n;
+        const uint64_t n_blocks = r->part[part].bytes / SL_ROW_BLOCK_BYTES;
         r->runs[i] = (struct sl_row_run){.part = part,
                                          .at = (at >> 16) % n_blocks * SL_ROW_BLOCK_BYTES,
                                          .bytes = SL_ROW_BLOCK_BYTES,
@@ -194,12 +220,22 @@ static int time_blocks(struct sl_row_reader *r, uint32_t n, uint32_t depth, doub
     return SL_OK;
 }
 
-static uint64_t smallest_part(const struct sl_row_reader *r)
+static uint64_t smallest_part(const struct sl_row_set *t)
 {
     uint64_t least = UINT64_MAX;
-    for (uint32_t i = 0; i < r->file.n; i++)
-        least = SL_MIN(least, r->file.part[i].bytes);
-    return least;
+    for (uint32_t i = 0; i < t->file.n; i++)
+        least = SL_MIN(least, t->file.part[i].bytes);
+    return t->file.n ? least : 0;
+}
+
+// Of which files of all sets most can be learned.
+static const struct sl_row_set *largest_set(const struct sl_row_reader *r)
+{
+    const struct sl_row_set *most = &r->set[0];
+    for (uint32_t t = 1; t < r->n_sets; t++)
+        if (smallest_part(&r->set[t]) > smallest_part(most))
+            most = &r->set[t];
+    return most;
 }
 
 // The least depth at which the drive serves nearly all that it can. A file of few blocks is read at
@@ -209,9 +245,10 @@ static int measure_depth(struct sl_row_reader *r)
     enum { ALONE = 32, TOGETHER = 1024, FEW = 64, BLOCKS_MIN = 4096, USUAL = 64, LEAST = 8 };
     static const double ENOUGH = 0.95; // of what the drive serves with as many as there may be
     double alone, together;
+    r->now = largest_set(r);
     r->facts.depth =
         r->options.depth ? SL_MIN(r->options.depth, (uint32_t)SL_ROW_DEPTH_MAX) : USUAL;
-    if (r->options.depth || smallest_part(r) / SL_ROW_BLOCK_BYTES < BLOCKS_MIN)
+    if (r->options.depth || smallest_part(r->now) / SL_ROW_BLOCK_BYTES < BLOCKS_MIN)
         return SL_OK;
     SL_TRY(time_blocks(r, ALONE, 1, &alone));
     r->facts.latency_s = alone / ALONE;
@@ -242,8 +279,11 @@ static int prepare(struct sl_row_reader *r)
     atomic_store(&r->direct, !r->options.cached && sl_row_set_direct(r, true));
     if (!atomic_load(&r->direct))
         sl_row_set_direct(r, false);
+    uint64_t most = 0;
+    for (uint32_t t = 0; t < r->n_sets; t++)
+        most = SL_MAX(most, r->set[t].file.row_bytes);
     r->slot_bytes = SL_MAX((uint64_t)SL_ROW_RUN_BYTES,
-                           sl_align_up(r->file.row_bytes, SL_ROW_BLOCK_BYTES) + SL_ROW_BLOCK_BYTES);
+                           sl_align_up(most, SL_ROW_BLOCK_BYTES) + SL_ROW_BLOCK_BYTES);
     r->buffers = sl_pages_alloc(SL_ROW_DEPTH_MAX * r->slot_bytes);
     if (!r->buffers)
         return sl_fail(SL_ENOMEM, "%s: no memory for %" PRIu64 " MiB of reads", r->path[0],
@@ -259,27 +299,60 @@ static void close_parts(const struct sl_row_file *file)
         close(file->part[i].fd);
 }
 
-int sl_row_reader_open_file(const struct sl_row_file *file, const struct sl_row_options *options,
-                            struct sl_row_reader **out)
+// Sets of rows and parts of the reader, of `n` files.
+static int take_files(struct sl_row_reader *r, const struct sl_row_file *file, uint32_t n)
+{
+    uint32_t n_parts = 0;
+    for (uint32_t t = 0; t < n; t++)
+        n_parts += file[t].n;
+    if (n_parts == 0)
+        return sl_fail(SL_EINVAL, "rows: found no file to read them from, wanted one");
+    r->set = calloc(n, sizeof *r->set);
+    r->part = calloc(n_parts, sizeof *r->part);
+    r->path = calloc(n_parts, sizeof *r->path);
+    if (!r->set || !r->part || !r->path)
+        return sl_fail(SL_ENOMEM, "no memory for the files of rows");
+    uint64_t first = 0;
+    for (uint32_t t = 0; t < n; t++) {
+        r->set[t] = (struct sl_row_set){.file = file[t], .first = first, .first_part = r->n_parts};
+        first += file[t].n_rows;
+        for (uint32_t i = 0; i < file[t].n; i++) {
+            r->part[r->n_parts] = file[t].part[i];
+            r->path[r->n_parts] = strdup(file[t].part[i].path);
+            if (!r->path[r->n_parts++])
+                return sl_fail(SL_ENOMEM, "no memory for paths");
+        }
+    }
+    r->n_sets = n; // which are closed with the reader from now on
+    return SL_OK;
+}
+
+int sl_row_reader_open_files(const struct sl_row_file *file, uint32_t n,
+                             const struct sl_row_options *options, struct sl_row_reader **out)
 {
     *out = NULL;
     struct sl_row_reader *r = calloc(1, sizeof *r);
-    bool named = r != NULL;
-    for (uint32_t i = 0; named && i < file->n; i++)
-        named = (r->path[i] = strdup(file->part[i].path)) != NULL;
-    if (!r) {
-        close_parts(file);
-        return sl_fail(SL_ENOMEM, "%s: no memory to read it", file->part[0].path);
-    }
+    int rc = r ? take_files(r, file, n) : sl_fail(SL_ENOMEM, "no memory to read rows");
+    if (rc < 0)
+        for (uint32_t t = 0; t < n; t++)
+            close_parts(&file[t]);
+    if (!r)
+        return rc;
     r->owner = getpid();
-    r->file = *file;
     r->options = *options;
-    int rc = named ? prepare(r) : sl_fail(SL_ENOMEM, "no memory for paths");
+    if (rc == SL_OK)
+        rc = prepare(r);
     if (rc < 0)
         sl_row_reader_close(r);
     else
         *out = r;
     return rc;
+}
+
+int sl_row_reader_open_file(const struct sl_row_file *file, const struct sl_row_options *options,
+                            struct sl_row_reader **out)
+{
+    return sl_row_reader_open_files(file, 1, options, out);
 }
 
 // Opens a file that is to be the one that was mapped.
@@ -297,8 +370,9 @@ static int open_part(const char *path, const struct sl_file_id *was, struct sl_r
     return SL_OK;
 }
 
-int sl_row_reader_open(const struct sl_dataset *ds, const struct sl_row_options *options,
-                       struct sl_row_reader **out)
+// Features that all vertices have: in one file, or in stripes.
+static int open_plain(const struct sl_dataset *ds, const struct sl_row_options *options,
+                      struct sl_row_reader **out)
 {
     const struct sl_npy *npy = &ds->files->npy[SL_FILE_FEAT];
     const struct sl_stripes *stripes = &ds->files->stripes;
@@ -310,7 +384,6 @@ int sl_row_reader_open(const struct sl_dataset *ds, const struct sl_row_options 
         .row_bytes = ds->feat_dim * sl_dtype_bytes(ds->feat_dtype),
     };
     int rc = SL_OK;
-    *out = NULL;
     if (stripes->n == 0) {
         snprintf(path, sizeof path, "%s/%s", ds->path, sl_dataset_file_name(SL_FILE_FEAT));
         rc = open_part(path, &npy->id, &file.part[0]);
@@ -328,6 +401,50 @@ int sl_row_reader_open(const struct sl_dataset *ds, const struct sl_row_options 
     return sl_row_reader_open_file(&file, options, out);
 }
 
+// A type without features is a file of no part.
+static int open_type(const struct sl_dataset *ds, uint32_t t, char *path, size_t bytes,
+                     struct sl_row_file *out)
+{
+    const struct sl_typed_file *file = &ds->files->typed[t];
+    const struct sl_vertex_type *type = &ds->typed.type[t];
+    *out = (struct sl_row_file){.n_rows = type->n, .row_bytes = sl_type_row_bytes(type)};
+    if (!file->npy.map)
+        return SL_OK;
+    snprintf(path, bytes, "%s/%s", ds->path, file->name);
+    out->offset = file->npy.head.data_offset;
+    const int rc = open_part(path, &file->npy.id, &out->part[0]);
+    out->n = rc == SL_OK;
+    return rc;
+}
+
+static int open_typed(const struct sl_dataset *ds, const struct sl_row_options *options,
+                      struct sl_row_reader **out)
+{
+    enum { PATH_BYTES = sizeof ds->path + sizeof ds->files->typed->name };
+    const uint32_t n = ds->typed.n_types;
+    struct sl_row_file *file = calloc(n, sizeof *file);
+    char *paths = malloc((size_t)n * PATH_BYTES);
+    int rc = file && paths ? SL_OK : sl_fail(SL_ENOMEM, "no memory for the files of %u types", n);
+    uint32_t t = 0;
+    for (; rc == SL_OK && t < n; t++)
+        rc = open_type(ds, t, paths + (size_t)t * PATH_BYTES, PATH_BYTES, &file[t]);
+    if (rc == SL_OK)
+        rc = sl_row_reader_open_files(file, n, options, out);
+    else
+        while (t-- > 0)
+            close_parts(&file[t]);
+    free(paths);
+    free(file);
+    return rc;
+}
+
+int sl_row_reader_open(const struct sl_dataset *ds, const struct sl_row_options *options,
+                       struct sl_row_reader **out)
+{
+    *out = NULL;
+    return ds->typed.n_types ? open_typed(ds, options, out) : open_plain(ds, options, out);
+}
+
 void sl_row_reader_close(struct sl_row_reader *r)
 {
     if (!r || r->owner != getpid())
@@ -336,11 +453,15 @@ void sl_row_reader_close(struct sl_row_reader *r)
         r->reads->close(r);
     if (r->broken)
         return; // what is under way still has its files and buffers: they go with the process
-    close_parts(&r->file);
+    for (uint32_t t = 0; t < r->n_sets; t++)
+        close_parts(&r->set[t].file);
     if (r->buffers)
         sl_pages_free(r->buffers, SL_ROW_DEPTH_MAX * r->slot_bytes);
-    for (uint32_t i = 0; i < r->file.n; i++)
+    for (uint32_t i = 0; r->path && i < r->n_parts; i++)
         free(r->path[i]);
+    free(r->path);
+    free(r->part);
+    free(r->set);
     free(r->sorted);
     free(r->runs);
     free(r->dealt);

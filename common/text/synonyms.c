@@ -95,6 +95,7 @@ const struct sl_synonym sl_synonyms[] = {
     {VALUE, "model.kind", "rgraphsage heterosage hetero_sage", "\"rsage\"", NULL},
     {VALUE, "model.kind", "heterogat hetero_gat", "\"rgat\"", NULL},
     {VALUE, "model.kind", "rgcnconv fastrgcnconv relgraphconv", "\"rgcn\"", NULL},
+    {VALUE, "model.kind", "hgtconv", "\"hgt\"", NULL},
     {VALUE, "model.kind", "pinsageconv pinsagesampler", "\"pinsage\"", NULL},
     {VALUE, "model.norm", "bn batchnorm batchnorm1d batch_norm", "\"batch\"", NULL},
     {VALUE, "model.norm", "ln layernorm layer_norm", "\"layer\"", NULL},

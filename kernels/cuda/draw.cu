@@ -73,6 +73,15 @@
  * change nothing is seen by a plain read first. A search of SL_DRAW_PROBES entries counts as a full
  * table: the batch is drawn again with a larger one.
  *
+ * A GRAPH WITH TYPES is drawn in steps: a relation in a hop. What is above holds for each step in
+ * place of a hop. A step's rows are the vertices of its target type that were known before the hop,
+ * and its first appearances get numbers behind the known vertices of its source type, which the
+ * steps of that type hand on from one to the next. One table and one row of values serve all types,
+ * since a vertex has one id. Where rows are kept from hop to hop each relation has arrays of its
+ * own, and each step values of its own, as other relations come in between; a relation that a hop
+ * leaves out gets empty rows there. A plain graph is one type and one relation, whose steps are its
+ * hops. Which steps there are, and where each finds its counts, the processor knows beforehand.
+ *
  * LIMITS. Edges of all hops together stay below 2^32, and vertices too. Seeds are looked at by the
  * processor, duplicates are found by the table; both fail the batch.
  *
@@ -86,196 +95,55 @@
 
 #include "kernels/cuda/runtime.cuh"
 #include "kernels/khop_internal.h"
-#include "kernels/walk_internal.h"
-#include "kernels/weighted_internal.h"
 
-// Room for a hop's edges, and for vertices, below which nothing is saved. Small under emulation, so
-// that its tests outgrow them, and use up the stamps.
+// Values that the table goes down through before it is cleared. Few under emulation, so that its
+// tests use them up.
 #ifdef SL_SIMT
-enum { FIRST_EDGES = 1 << 10, FIRST_NODES = 1 << 8 };
 static const uint64_t STAMPS = 1 << 14;
 #else
-enum { FIRST_EDGES = 1 << 22, FIRST_NODES = 1 << 22 };
 static const uint64_t STAMPS = UINT32_MAX;
 #endif
 
-enum {
-    ALIGN = 256,        // bytes, of arrays
-    LEAST_SLOTS = 64,   // of the table
-    ALL_ROWS_EDGES = 4, // edges a row to begin with where there is no bound
-};
-
-// The room of one attempt.
-struct plan {
-    uint32_t n_hops;
-    uint64_t rows[SL_DRAW_HOPS_MAX + 1], edges[SL_DRAW_HOPS_MAX];
-    uint32_t take[SL_DRAW_HOPS_MAX]; // places a row; 0 where rows are counted first
-    uint64_t values;                 // of the table: a multiple of 32
-    uint64_t slots;                  // of the table, a power of two
-};
+enum { ALIGN = 256 }; // bytes, of arrays
 
 // A batch that is under way.
 struct attempt {
     struct sl_draw_args args; // its seeds have been copied
     struct sl_rank_index ranks;
-    struct plan plan;
+    struct sl_draw_steps plan;
     struct sl_draw_batch batch;
-    struct sl_draw_hop hop[SL_DRAW_HOPS_MAX];
+    struct sl_draw_hop *hop; // of each step
     uint32_t *degrees;
+    struct sl_draw_vertices
+        *vertices;                // (n_steps + SL_DRAW_FOUND) on the device, behind the control
+    struct sl_draw_edges *edges;  // (n_steps)
+    uint32_t **nodes;             // (n_types) on the device
+    struct sl_draw_array *arrays; // of a delivery by relation, on the device
+    uint32_t n_arrays;
 };
 
 struct sl_draw_state {
-    // What batches wanted where the first room was too small.
-    uint64_t wanted_rows[SL_DRAW_HOPS_MAX + 1], wanted_edges[SL_DRAW_HOPS_MAX];
-    uint64_t largest;      // vertices of a batch
-    uint64_t wanted_slots; // entries, where the table was full
+    struct sl_draw_wanted wanted;
+    uint32_t n_types, n_relations; // that there is room for in
+    void *lists;                   // all that has so many elements
+    uint32_t *told;                // what struct sl_drawn has by type and relation
     unsigned char *slab;
     uint64_t slab_bytes;
     unsigned long long *table;
     uint64_t slots, limit; // entries; where the last batch began
-    unsigned char *host;   // pinned: the control as it was copied back, then the seeds
+    unsigned char *host;   // pinned: the control as it was copied back, then what is copied there
     uint64_t host_bytes;
     bool is_drawing;    // draw() has asked for
     struct attempt now; // ... this, and nobody has waited for it
 };
 
-// --- arguments -----------------------------------------------------------------------------------
-
-#define SAMPLER(extra, constant, word, kernel, flags) &sl_draw_##kernel,
-static const struct sl_draw_sampler *const samplers[] = {SL_SAMPLER_LIST(SAMPLER, )};
-#define FLAGS(extra, constant, word, kernel, flags) flags,
-static const unsigned sampler_flags[] = {
-    SL_SAMPLER_LIST(FLAGS, )}; // the plug-in has no data of others
-
-static bool counts_visits(const struct sl_draw_args *args)
-{
-    return sampler_flags[args->kind] & SL_SAMPLER_VISITS;
-}
-
-// Whatever can be wrong with a hop by itself, in the words of the processor's samplers.
-static int check_hop(const struct sl_draw_args *args, uint32_t h)
-{
-    uint32_t n = args->n_seeds;
-    uint64_t id;
-    struct sl_khop_args hop;
-    memset(&hop, 0, sizeof hop);
-    hop.topology = args->topology;
-    hop.hop = h;
-    hop.fanout = args->fanout[h];
-    hop.replace = args->replace;
-    hop.n_dst = n;
-    hop.n_nodes = &n;
-    hop.nodes_capacity = n;
-    hop.paths = args->paths;
-    hop.length = args->length;
-    hop.restart = args->restart;
-    hop.edge_ids = args->edge_ids ? &id : NULL;
-    return samplers[args->kind]->check(&hop);
-}
-
-static int check_delivery(const struct sl_draw_args *args)
-{
-    const struct sl_draw_delivery *d = &args->deliver;
-    if (!d->to)
-        return SL_OK;
-    if ((uintptr_t)d->to % SL_DRAW_ALIGN || (uintptr_t)d->also % SL_DRAW_ALIGN ||
-        d->at % SL_DRAW_ALIGN)
-        return sl_fail(SL_EINVAL,
-                       "draw: delivery at byte %llu of %p and of %p: wanted multiples of %d",
-                       (unsigned long long)d->at, d->to, d->also, (int)SL_DRAW_ALIGN);
-    if (d->ranks &&
-        (d->ranks->n_nodes < args->topology->n_nodes || d->ranks->n_tiers > SL_RANK_TIERS_MAX ||
-         (d->ranks->n_tiers > 0 && !d->ranks->words)))
-        return sl_fail(SL_EINVAL,
-                       "draw: an index of %u tiers and %llu vertices, of a graph of %llu: wanted "
-                       "at most %d, as many, and its words",
-                       d->ranks->n_tiers, (unsigned long long)d->ranks->n_nodes,
-                       (unsigned long long)args->topology->n_nodes, (int)SL_RANK_TIERS_MAX);
-    return SL_OK;
-}
-
 static int check(struct sl_draw_state **state, const struct sl_draw_args *args)
 {
-    if (!state || !args || !args->topology)
-        return sl_fail(SL_EINVAL, "draw: state, args or topology is NULL");
+    if (!state)
+        return sl_fail(SL_EINVAL, "draw: state is NULL");
     if (*state && (*state)->is_drawing)
         return sl_fail(SL_EINVAL, "draw: the state has a batch that nobody has waited for");
-    if ((unsigned)args->kind >= SL_SAMPLER_KINDS)
-        return sl_fail(SL_EINVAL, "draw: there is no sampler of kind %d", (int)args->kind);
-    if (args->n_hops < 1 || args->n_hops > SL_DRAW_HOPS_MAX)
-        return sl_fail(SL_EINVAL, "draw: %u hops: wanted 1 to %d", args->n_hops, SL_DRAW_HOPS_MAX);
-    if (args->renumbering != SL_RENUMBER_FUSED && args->renumbering != SL_RENUMBER_THREE_PHASE)
-        return sl_fail(SL_EINVAL, "draw: %d is no way of renumbering", (int)args->renumbering);
-    if (args->n_seeds > 0 && !args->seeds)
-        return sl_fail(SL_EINVAL, "draw: seeds is NULL");
-    const uint64_t n_nodes = args->topology->n_nodes;
-    if (n_nodes > UINT32_MAX)
-        return sl_fail(SL_EUNSUPPORTED,
-                       "draw: a graph of %llu vertices: at most %u are supported on a GPU",
-                       (unsigned long long)n_nodes, UINT32_MAX);
-    for (uint32_t h = 0; h < args->n_hops; h++)
-        SL_TRY(check_hop(args, h));
-    for (uint32_t i = 0; i < args->n_seeds; i++)
-        if (args->seeds[i] >= n_nodes)
-            return sl_fail(SL_ERANGE, "draw: seed %u at position %u: the graph has %llu vertices",
-                           args->seeds[i], i, (unsigned long long)n_nodes);
-    return check_delivery(args);
-}
-
-// --- room ----------------------------------------------------------------------------------------
-
-static uint64_t edges_room(const struct sl_draw_state *s, const struct sl_draw_args *args,
-                           const struct plan *p, uint32_t h)
-{
-    const uint64_t rows = p->rows[h], most = (uint64_t)UINT32_MAX - 31;
-    const uint64_t kept = args->expand_new && h > 0 ? p->edges[h - 1] : 0; // at most
-    uint64_t room;
-    if (p->take[h] > 0 || args->fanout[h] > 0) {
-        uint64_t each = p->take[h] > 0 ? p->take[h] : (uint64_t)args->fanout[h];
-        room = SL_MIN(kept + rows * each, SL_MAX(s->wanted_edges[h], (uint64_t)FIRST_EDGES));
-    } else {
-        uint64_t first = SL_MIN(kept + rows * ALL_ROWS_EDGES, (uint64_t)FIRST_EDGES);
-        room = SL_MAX(s->wanted_edges[h], first);
-    }
-    return SL_MAX(SL_MIN(SL_MAX(room, kept), most), 1ull);
-}
-
-// A bound of what is known after hop h.
-static uint64_t rows_after(const struct sl_draw_args *args, const struct plan *p, uint32_t h)
-{
-    return p->rows[args->expand_new ? 0 : h] + p->edges[h];
-}
-
-static int make_plan(const struct sl_draw_state *s, const struct sl_draw_args *args, struct plan *p)
-{
-    const uint64_t n_nodes = args->topology->n_nodes;
-    memset(p, 0, sizeof *p);
-    p->n_hops = args->n_hops;
-    p->rows[0] = args->n_seeds;
-    p->values = sl_align_up(args->n_seeds, 32);
-    uint64_t inserted = 0; // at most, of a hop's vertices: before it is known what room they have
-    const struct sl_draw_sampler *sampler = samplers[args->kind];
-    for (uint32_t h = 0; h < p->n_hops; h++) {
-        p->take[h] = sampler->take ? sampler->take(args, args->fanout[h]) : 0;
-        p->edges[h] = edges_room(s, args, p, h);
-        if (!args->expand_new || h + 1 == p->n_hops)
-            p->values += sl_align_up(p->edges[h], 32);
-        const uint64_t known = rows_after(args, p, h);
-        inserted = SL_MAX(inserted, known);
-        uint64_t rows = SL_MIN(known, SL_MAX(s->wanted_rows[h + 1], (uint64_t)FIRST_NODES));
-        p->rows[h + 1] = SL_MAX(SL_MIN(rows, n_nodes), p->rows[h]);
-    }
-    if (p->values >= UINT32_MAX)
-        return sl_fail(SL_EUNSUPPORTED,
-                       "draw: %u seeds and the edges of %u hops come to %llu: fewer than 2^32 are "
-                       "supported in a batch; use smaller batches or fanouts",
-                       args->n_seeds, args->n_hops, (unsigned long long)p->values);
-    uint64_t expected = s->largest > 0 ? s->largest + s->largest / 4 : (uint64_t)FIRST_NODES;
-    expected = SL_MIN(SL_MAX(expected, (uint64_t)args->n_seeds), p->rows[p->n_hops]);
-    uint64_t wanted = SL_MIN(s->wanted_slots, sl_pow2_at_least(2 * SL_MIN(inserted, n_nodes)));
-    p->slots = SL_MAX(sl_pow2_at_least(2 * expected), wanted);
-    p->slots = SL_MIN(SL_MAX(p->slots, (uint64_t)LEAST_SLOTS), 1ull << 31);
-    return SL_OK;
+    return sl_draw_check(args);
 }
 
 // --- memory --------------------------------------------------------------------------------------
@@ -292,71 +160,126 @@ static void *place(struct cursor *c, uint64_t n, uint64_t bytes_each)
     return c->base ? c->base + at : NULL;
 }
 
-static uint64_t cleared_bytes(const struct plan *p)
+// The control, and behind it what all steps count.
+static uint64_t control_bytes(const struct sl_draw_steps *p)
 {
-    return sl_align_up(sizeof(struct sl_draw_control), ALIGN) +
-           p->values / 32 * sizeof(struct sl_rank_word);
+    return sizeof(struct sl_draw_control) +
+           p->n_steps * (sizeof(struct sl_draw_edges) + sizeof(struct sl_draw_vertices)) +
+           SL_DRAW_FOUND * sizeof(struct sl_draw_vertices);
 }
 
-// A hop's arrays, as large as those of hop `size`.
-static void place_hop(struct cursor *c, const struct sl_draw_args *args, const struct plan *p,
-                      uint32_t size, struct sl_draw_hop *hop)
+static uint64_t cleared_bytes(const struct sl_draw_steps *p)
 {
-    hop->indptr = (uint32_t *)place(c, p->rows[size] + 1, sizeof *hop->indptr);
-    hop->indices = (uint32_t *)place(c, p->edges[size], sizeof *hop->indices);
-    if (counts_visits(args))
-        hop->visits = (float *)place(c, p->edges[size], sizeof *hop->visits);
+    return sl_align_up(control_bytes(p), ALIGN) + p->values / 32 * sizeof(struct sl_rank_word);
+}
+
+// Where step counts are in a control, on the device or as it was copied back.
+static const struct sl_draw_edges *edges_behind(const struct sl_draw_control *c)
+{
+    return (const struct sl_draw_edges *)(c + 1);
+}
+
+static const struct sl_draw_vertices *vertices_behind(const struct sl_draw_control *c,
+                                                      const struct sl_draw_steps *p)
+{
+    return (const struct sl_draw_vertices *)(edges_behind(c) + p->n_steps);
+}
+
+// A step's arrays, as large as those of step `size`.
+static void place_step(struct cursor *c, const struct sl_draw_args *args,
+                       const struct sl_draw_steps *p, const struct sl_draw_step *size,
+                       struct sl_draw_hop *hop)
+{
+    const uint64_t rows = *sl_draw_rows(p, size->hop, p->types->relation[size->relation].target);
+    hop->indptr = (uint32_t *)place(c, rows + 1, sizeof *hop->indptr);
+    hop->indices = (uint32_t *)place(c, size->edges, sizeof *hop->indices);
+    if (sl_draw_counts_visits(args))
+        hop->visits = (float *)place(c, size->edges, sizeof *hop->visits);
     if (args->edge_ids)
-        hop->edge_ids = (uint64_t *)place(c, p->edges[size], sizeof *hop->edge_ids);
+        hop->edge_ids = (uint64_t *)place(c, size->edges, sizeof *hop->edge_ids);
 }
 
-// What all hops share, and each hop's own, at their places; returns how much it is.
-static uint64_t lay_out(unsigned char *base, const struct sl_draw_args *args, const struct plan *p,
-                        struct sl_draw_batch *b, uint32_t **degrees, struct sl_draw_hop *hops)
+// Each step's own, and the most that any wants of what they share.
+struct shared_room {
+    uint64_t rows, padded, scratch;
+};
+
+static struct shared_room lay_out_steps(struct cursor *c, struct attempt *a)
+{
+    const struct sl_draw_args *args = &a->args;
+    const struct sl_draw_steps *p = &a->plan;
+    const struct sl_draw_sampler *sampler = sl_draw_sampler_of(args->kind);
+    struct shared_room room = {0, 0, 0};
+    uint64_t value = sl_align_up(args->n_seeds, 32);
+    for (uint32_t k = 0; k < p->n_steps; k++) {
+        const struct sl_draw_step *step = &p->step[k];
+        struct sl_draw_hop *hop = &a->hop[k];
+        const uint64_t rows =
+            *sl_draw_rows(p, step->hop, p->types->relation[step->relation].target);
+        if (step->earlier != SL_DRAW_NO_STEP)
+            *hop = a->hop[step->earlier];
+        else
+            place_step(c, args, p, args->expand_new ? sl_draw_last(p, step->relation) : step, hop);
+        if (step->earlier == SL_DRAW_NO_STEP || !sl_draw_shares_values(args, p)) {
+            hop->first_value = (uint32_t)value;
+            value += step->fanout != 0 ? sl_align_up(step->edges, 32) : 0;
+        }
+        room.rows = SL_MAX(room.rows, rows);
+        room.padded = SL_MAX(room.padded, rows * step->take);
+        if (sampler->scratch_bytes && step->fanout != 0)
+            room.scratch = SL_MAX(room.scratch, sampler->scratch_bytes(args, step->fanout, rows));
+    }
+    return room;
+}
+
+// The arrays that a delivery by relation has at most: of edges three a step, of nodes one a type.
+static uint32_t most_arrays(const struct attempt *a)
+{
+    return a->args.types && a->args.deliver.to ? 3 * a->plan.n_steps + a->plan.types->n_types : 0;
+}
+
+// What all steps share, and each step's own, at their places; returns how much it is.
+static uint64_t lay_out(unsigned char *base, struct attempt *a)
 {
     struct cursor c = {base, 0};
-    const struct sl_draw_sampler *sampler = samplers[args->kind];
-    uint64_t scratch = 0, padded = 0, rows = 0, value = sl_align_up(args->n_seeds, 32);
+    const struct sl_draw_args *args = &a->args;
+    const struct sl_draw_steps *p = &a->plan;
+    struct sl_draw_batch *b = &a->batch;
     // These two are cleared together.
-    b->control = (struct sl_draw_control *)place(&c, 1, sizeof *b->control);
+    b->control = (struct sl_draw_control *)place(&c, control_bytes(p), 1);
     b->words = (struct sl_rank_word *)place(&c, p->values / 32, sizeof *b->words);
-    b->nodes = (uint32_t *)place(&c, p->rows[p->n_hops], sizeof *b->nodes);
-    b->nodes_room = (uint32_t)p->rows[p->n_hops];
-    *degrees = args->degree_of ? (uint32_t *)place(&c, p->rows[p->n_hops], 4) : NULL;
-    for (uint32_t h = 0; h < p->n_hops; h++) {
-        struct sl_draw_hop *hop = &hops[h];
-        if (args->expand_new && h > 0) {
-            *hop = hops[0];
-        } else {
-            place_hop(&c, args, p, args->expand_new ? p->n_hops - 1 : h, hop);
-            hop->first_value = (uint32_t)value;
-            value += sl_align_up(p->edges[h], 32);
-        }
-        rows = SL_MAX(rows, p->rows[h]);
-        padded = SL_MAX(padded, p->rows[h] * p->take[h]);
-        if (sampler->scratch_bytes)
-            scratch = SL_MAX(scratch, sampler->scratch_bytes(args, h, p->rows[h]));
-    }
-    uint64_t *start = (uint64_t *)place(&c, rows, sizeof *start);
-    uint32_t *degree = (uint32_t *)place(&c, rows, sizeof *degree);
-    uint32_t *count = (uint32_t *)place(&c, rows, sizeof *count);
+    a->edges = (struct sl_draw_edges *)edges_behind(b->control);
+    a->vertices = (struct sl_draw_vertices *)vertices_behind(b->control, p);
+    b->seeds = a->vertices + SL_DRAW_SEEDS;
+    for (uint32_t t = 0; t < p->types->n_types; t++)
+        a->nodes[t] = (uint32_t *)place(&c, *sl_draw_rows(p, p->n_hops, t), sizeof *a->nodes[t]);
+    a->degrees = args->degree_of
+                     ? (uint32_t *)place(&c, *sl_draw_rows(p, p->n_hops, 0), sizeof(uint32_t))
+                     : NULL;
+    const struct shared_room room = lay_out_steps(&c, a);
+    uint64_t *start = (uint64_t *)place(&c, room.rows, sizeof *start);
+    uint32_t *degree = (uint32_t *)place(&c, room.rows, sizeof *degree);
+    uint32_t *count = (uint32_t *)place(&c, room.rows, sizeof *count);
     uint64_t *sums = (uint64_t *)place(&c, 1, SL_SCAN_BYTES);
-    uint32_t *places = (uint32_t *)place(&c, padded, sizeof *places);
-    float *visits = (float *)place(&c, counts_visits(args) ? padded : 0, sizeof *visits);
+    uint32_t *places = (uint32_t *)place(&c, room.padded, sizeof *places);
+    float *visits =
+        (float *)place(&c, sl_draw_counts_visits(args) ? room.padded : 0, sizeof *visits);
     uint64_t *ids = NULL;
-    if (args->edge_ids && padded > 0)
-        ids = (uint64_t *)place(&c, padded, sizeof *ids);
-    uint32_t *more = (uint32_t *)place(&c, scratch, 1);
-    for (uint32_t h = 0; h < p->n_hops; h++) {
-        hops[h].start = start;
-        hops[h].degree = degree;
-        hops[h].count = count;
-        hops[h].sums = sums;
-        hops[h].padded = places;
-        hops[h].padded_visits = visits;
-        hops[h].padded_ids = ids;
-        hops[h].scratch = more;
+    if (args->edge_ids && room.padded > 0)
+        ids = (uint64_t *)place(&c, room.padded, sizeof *ids);
+    uint32_t *more = (uint32_t *)place(&c, room.scratch, 1);
+    for (uint32_t k = 0; k < p->n_steps; k++) {
+        a->hop[k].start = start;
+        a->hop[k].degree = degree;
+        a->hop[k].count = count;
+        a->hop[k].sums = sums;
+        a->hop[k].padded = places;
+        a->hop[k].padded_visits = visits;
+        a->hop[k].padded_ids = ids;
+        a->hop[k].scratch = more;
     }
+    if (most_arrays(a) > 0)
+        a->arrays = (struct sl_draw_array *)place(&c, most_arrays(a), sizeof *a->arrays);
     return c.at;
 }
 
@@ -374,21 +297,35 @@ static int grow(unsigned char **p, uint64_t *have, uint64_t bytes)
     return SL_OK;
 }
 
-static int grow_host(struct sl_draw_state *s, uint64_t bytes)
+// In the host's memory: the seeds, the control as it was copied back, and the list of arrays.
+static uint64_t control_at(const struct attempt *a)
 {
+    return sl_align_up((uint64_t)a->args.n_seeds * sizeof(uint32_t), ALIGN);
+}
+
+static uint64_t arrays_at(const struct attempt *a)
+{
+    return sl_align_up(control_at(a) + control_bytes(&a->plan), ALIGN);
+}
+
+static int grow_host(struct sl_draw_state *s, const struct attempt *a)
+{
+    const uint64_t bytes = arrays_at(a) + most_arrays(a) * sizeof(struct sl_draw_array);
     if (bytes <= s->host_bytes)
         return SL_OK;
-    sl_cuda_host_free(s->host, s->host_bytes);
-    s->host_bytes = 0;
+    unsigned char *old = s->host;
+    const uint64_t old_bytes = s->host_bytes;
     s->host = (unsigned char *)sl_cuda_host_alloc(bytes);
-    if (!s->host)
-        return sl_fail_prefix(SL_ENOMEM, "sampling: pinned memory of a batch");
-    s->host_bytes = bytes;
-    return SL_OK;
+    s->host_bytes = s->host ? bytes : 0;
+    if (s->host && old) // of an attempt before, which is done: its seeds
+        memcpy(s->host, old, SL_MIN(control_at(a), old_bytes));
+    sl_cuda_host_free(old, old_bytes);
+    return s->host ? SL_OK : sl_fail_prefix(SL_ENOMEM, "sampling: pinned memory of a batch");
 }
 
 // The table of the batch: as many entries as planned, and stamps below all that are in it.
-static int prepare_table(struct sl_draw_state *s, const struct plan *p, struct sl_draw_batch *b)
+static int prepare_table(struct sl_draw_state *s, const struct sl_draw_steps *p,
+                         struct sl_draw_batch *b)
 {
     bool clear = s->limit < p->values;
     if (p->slots > s->slots) {
@@ -437,76 +374,158 @@ static void describe(const struct sl_draw_args *args, struct sl_draw_batch *b)
     b->complaints = sl_cuda_complaints();
 }
 
+// What step k is told of its place among the others.
+static void describe_step(const struct attempt *a, uint32_t k, struct sl_draw_hop *hop)
+{
+    const struct sl_draw_args *args = &a->args;
+    const struct sl_draw_steps *p = &a->plan;
+    const struct sl_draw_step *step = &p->step[k];
+    const struct sl_draw_relation *r = &p->types->relation[step->relation];
+    const uint32_t h = step->hop;
+    hop->b = a->batch;
+    hop->b.topology_indptr =
+        (const uint64_t *)((uintptr_t)hop->b.topology_indptr + r->shift * sizeof(uint64_t));
+    hop->b.seed = sl_rng_relation_seed(args->seed, step->relation);
+    hop->hop = h;
+    hop->fanout = step->fanout;
+    hop->replace = args->replace;
+    hop->rows = &a->vertices[*sl_draw_at(p, h, r->target)];
+    hop->before = &a->vertices[step->before];
+    // Edges that are there from hops before are counted with them, and keep their numbers.
+    hop->known =
+        sl_draw_shares_values(args, p) ? &a->vertices[*sl_draw_at(p, 0, r->source)] : hop->before;
+    hop->found = &a->vertices[SL_DRAW_FOUND + k];
+    hop->edges = &a->edges[k];
+    hop->row_nodes = a->nodes[r->target];
+    hop->nodes = a->nodes[r->source];
+    hop->nodes_room = (uint32_t)*sl_draw_rows(p, p->n_hops, r->source);
+    hop->first_row = NULL;
+    hop->first_edge = NULL;
+    if (step->earlier != SL_DRAW_NO_STEP) {
+        hop->first_row = &a->vertices[*sl_draw_at(p, h - 1, r->target)].n;
+        hop->first_edge = &a->edges[step->earlier].n;
+    }
+    hop->rows_room = (uint32_t)*sl_draw_rows(p, h, r->target);
+    hop->next_rows_room = (uint32_t)*sl_draw_rows(p, h + 1, r->source);
+    hop->edges_room = (uint32_t)step->edges;
+    hop->take = step->take;
+    hop->walk.paths = args->paths;
+    hop->walk.length = args->length;
+    hop->walk.restart = args->restart;
+}
+
 // What the attempt does not have yet, with the room that is wanted now.
 static int prepare(struct sl_draw_state *s, struct attempt *a)
 {
-    const struct sl_draw_args *args = &a->args;
     memset(&a->batch, 0, sizeof a->batch);
-    memset(a->hop, 0, sizeof a->hop);
-    SL_TRY(make_plan(s, args, &a->plan));
-    describe(args, &a->batch);
-    uint64_t bytes = lay_out(NULL, args, &a->plan, &a->batch, &a->degrees, a->hop);
+    SL_TRY(sl_draw_make_steps(&s->wanted, &a->args, &a->plan));
+    memset(a->hop, 0, a->plan.n_steps * sizeof *a->hop);
+    describe(&a->args, &a->batch);
+    uint64_t bytes = lay_out(NULL, a);
     SL_TRY(grow(&s->slab, &s->slab_bytes, bytes));
+    SL_TRY(grow_host(s, a));
     SL_TRY(prepare_table(s, &a->plan, &a->batch));
-    lay_out(s->slab, args, &a->plan, &a->batch, &a->degrees, a->hop);
-    for (uint32_t h = 0; h < a->plan.n_hops; h++) {
-        struct sl_draw_hop *hop = &a->hop[h];
-        hop->b = a->batch;
-        hop->hop = h;
-        hop->fanout = args->fanout[h];
-        hop->replace = args->replace;
-        if (args->expand_new && h > 0) {
-            hop->first_row = &a->batch.control->rows[h - 1];
-            hop->first_edge = &a->batch.control->edges[h - 1];
-        }
-        hop->rows_room = (uint32_t)a->plan.rows[h];
-        hop->next_rows_room = (uint32_t)a->plan.rows[h + 1];
-        hop->edges_room = (uint32_t)a->plan.edges[h];
-        hop->take = a->plan.take[h];
-        hop->walk.paths = args->paths;
-        hop->walk.length = args->length;
-        hop->walk.restart = args->restart;
-    }
+    lay_out(s->slab, a);
+    for (uint32_t k = 0; k < a->plan.n_steps; k++)
+        describe_step(a, k, &a->hop[k]);
     return SL_OK;
 }
 
-static int draw_hop(const struct sl_draw_args *args, const struct sl_draw_hop *hop)
+static int draw_step(const struct sl_draw_args *args, const struct sl_draw_hop *hop)
 {
-    SL_TRY(samplers[args->kind]->draw(hop));
+    if (hop->fanout == 0)
+        return sl_draw_uniform_indptr(hop);
+    SL_TRY(sl_draw_sampler_of(args->kind)->draw(hop));
     return sl_draw_number(hop);
+}
+
+// The arrays of the block in their order, in the host's memory.
+static uint32_t list_arrays(const struct attempt *a, struct sl_draw_array *out)
+{
+    const struct sl_draw_args *args = &a->args;
+    const struct sl_draw_steps *p = &a->plan;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < (args->expand_new ? p->types->n_relations : p->n_steps); i++) {
+        const struct sl_draw_step *step = args->expand_new ? sl_draw_last(p, i) : &p->step[i];
+        if (!step)
+            continue;
+        const struct sl_draw_hop *hop = &a->hop[step - p->step];
+        const uint32_t *ids = (const uint32_t *)(const void *)hop->edge_ids;
+        out[n++] = {hop->indptr, hop->edges, &hop->rows->n, 1, 1, 0, 0};
+        out[n++] = {hop->indices, hop->edges, &hop->edges->n, 1, 0, 0, 0};
+        if (ids)
+            out[n++] = {ids, hop->edges, &hop->edges->n, 2, 0, 0, 0};
+    }
+    for (uint32_t t = 0; t < p->types->n_types; t++)
+        out[n++] = {a->nodes[t], NULL, &a->vertices[*sl_draw_at(p, p->n_hops, t)].n, 1, 0, 0, 0};
+    return n;
+}
+
+static int deliver_runs(struct sl_draw_state *s, const struct attempt *a)
+{
+    const struct sl_draw_delivery *d = &a->args.deliver;
+    const struct sl_draw_steps *p = &a->plan;
+    struct sl_draw_array *host = (struct sl_draw_array *)(void *)(s->host + arrays_at(a));
+    const uint32_t n = list_arrays(a, host), n_types = p->types->n_types;
+    uint64_t nodes_room = 0;
+    for (uint32_t t = 0; t < n_types; t++)
+        nodes_room += *sl_draw_rows(p, p->n_hops, t);
+    SL_CUDA_TRY(cudaMemcpyAsync(a->arrays, host, n * sizeof *host, cudaMemcpyHostToDevice,
+                                sl_cuda_stream()));
+    const struct sl_runs_delivery runs = {a->arrays,
+                                          n,
+                                          n_types,
+                                          a->vertices,
+                                          a->edges,
+                                          p->n_steps + SL_DRAW_FOUND,
+                                          p->n_steps,
+                                          (unsigned char *)d->to,
+                                          d->at,
+                                          d->capacity,
+                                          (unsigned char *)d->also,
+                                          d->also_capacity};
+    return sl_draw_deliver_runs(&a->batch, &runs, nodes_room);
+}
+
+static int deliver(struct sl_draw_state *s, const struct attempt *a)
+{
+    const struct sl_draw_delivery *d = &a->args.deliver;
+    if (a->args.types)
+        return deliver_runs(s, a);
+    const struct sl_delivery delivery = {a->hop,
+                                         a->args.n_hops,
+                                         a->args.expand_new,
+                                         a->degrees,
+                                         d->ranks != NULL,
+                                         a->ranks,
+                                         (unsigned char *)d->to,
+                                         d->at,
+                                         d->capacity,
+                                         (unsigned char *)d->also,
+                                         d->also_capacity};
+    return sl_draw_deliver(&a->batch, &delivery);
 }
 
 // Asks for all of it: the control is at the beginning of s->host when that is done.
 static int run(struct sl_draw_state *s, const struct attempt *a)
 {
     const struct sl_draw_args *args = &a->args;
+    const struct sl_draw_steps *p = &a->plan;
     const struct sl_draw_batch *b = &a->batch;
     const uint64_t seeds_bytes = (uint64_t)args->n_seeds * sizeof(uint32_t);
-    SL_CUDA_TRY(cudaMemsetAsync(b->control, 0, cleared_bytes(&a->plan), sl_cuda_stream()));
+    SL_CUDA_TRY(cudaMemsetAsync(b->control, 0, cleared_bytes(p), sl_cuda_stream()));
     if (seeds_bytes > 0)
-        SL_CUDA_TRY(cudaMemcpyAsync(b->nodes, s->host + sizeof(struct sl_draw_control), seeds_bytes,
-                                    cudaMemcpyHostToDevice, sl_cuda_stream()));
-    SL_TRY(sl_draw_seeds(b, args->n_seeds));
-    for (uint32_t h = 0; h < args->n_hops; h++)
-        SL_TRY(draw_hop(args, &a->hop[h]));
+        SL_CUDA_TRY(cudaMemcpyAsync(a->nodes[0], s->host, seeds_bytes, cudaMemcpyHostToDevice,
+                                    sl_cuda_stream()));
+    SL_TRY(sl_draw_seeds(b, a->nodes[0], args->n_seeds));
+    for (uint32_t k = 0; k < p->n_steps; k++)
+        SL_TRY(draw_step(args, &a->hop[k]));
     if (args->degree_of)
-        SL_TRY(sl_draw_degrees(b, args->n_hops, args->degree_of, a->degrees));
-    if (args->deliver.to) {
-        const struct sl_delivery delivery = {a->hop,
-                                             args->n_hops,
-                                             args->expand_new,
-                                             a->degrees,
-                                             args->deliver.ranks != NULL,
-                                             a->ranks,
-                                             (unsigned char *)args->deliver.to,
-                                             args->deliver.at,
-                                             args->deliver.capacity,
-                                             (unsigned char *)args->deliver.also,
-                                             args->deliver.also_capacity};
-        SL_TRY(sl_draw_deliver(b, &delivery));
-    }
-    SL_CUDA_TRY(cudaMemcpyAsync(s->host, b->control, sizeof *b->control, cudaMemcpyDeviceToHost,
-                                sl_cuda_stream()));
+        SL_TRY(sl_draw_degrees(&a->hop[p->n_steps - 1], args->degree_of, a->degrees));
+    if (args->deliver.to)
+        SL_TRY(deliver(s, a));
+    SL_CUDA_TRY(cudaMemcpyAsync(s->host + control_at(a), b->control, control_bytes(p),
+                                cudaMemcpyDeviceToHost, sl_cuda_stream()));
     return SL_OK;
 }
 
@@ -516,54 +535,142 @@ static uint64_t with_reserve(uint64_t wanted)
     return wanted + wanted / 8;
 }
 
-// SL_OK, or SL_EAGAIN where something had no room: the state then knows what is wanted.
-static int learn(struct sl_draw_state *s, const struct plan *p)
+static const struct sl_draw_control *heard(const struct sl_draw_state *s, const struct attempt *a)
 {
-    const struct sl_draw_control *c = (const struct sl_draw_control *)s->host;
+    return (const struct sl_draw_control *)(const void *)(s->host + control_at(a));
+}
+
+// What a step wanted beyond its room, for the next attempt: true if there was none such.
+static bool learn_step(struct sl_draw_state *s, const struct sl_draw_steps *p, uint32_t k,
+                       const struct sl_draw_edges *edges, const struct sl_draw_vertices *found)
+{
+    const struct sl_draw_step *step = &p->step[k];
+    const struct sl_draw_types *t = p->types;
+    const uint32_t source = t->relation[step->relation].source;
+    uint64_t *more_edges = &s->wanted.edges[(uint64_t)step->hop * t->n_relations + step->relation];
+    uint64_t *more_rows = &s->wanted.rows[(uint64_t)(step->hop + 1) * t->n_types + source];
+    bool fits = true;
+    if (edges->wanted > step->edges) {
+        *more_edges = SL_MAX(*more_edges, with_reserve(edges->wanted));
+        fits = false;
+    }
+    if (step->fanout != 0 && found->wanted > *sl_draw_rows(p, step->hop + 1, source)) {
+        *more_rows = SL_MAX(*more_rows, with_reserve(found->wanted));
+        fits = false;
+    }
+    return fits;
+}
+
+// SL_OK, or SL_EAGAIN where something had no room: the state then knows what is wanted.
+static int learn(struct sl_draw_state *s, const struct attempt *a)
+{
+    const struct sl_draw_steps *p = &a->plan;
+    const struct sl_draw_control *c = heard(s, a);
+    const struct sl_draw_edges *edges = edges_behind(c);
+    const struct sl_draw_vertices *vertices = vertices_behind(c, p);
+    bool fits = true;
+    uint64_t all = 0;
     if (c->full) { // nobody has counted what there is beyond
-        s->wanted_slots = SL_MAX(s->wanted_slots, 2 * p->slots);
+        s->wanted.slots = SL_MAX(s->wanted.slots, 2 * p->slots);
         return SL_EAGAIN;
     }
-    for (uint32_t h = 0; h < p->n_hops; h++) {
-        if (c->wanted_edges[h] > UINT32_MAX)
+    for (uint32_t k = 0; k < p->n_steps; k++) {
+        if (edges[k].wanted > UINT32_MAX)
             return sl_fail(SL_EUNSUPPORTED,
                            "draw: hop %u has %llu edges: fewer than 2^32 are supported in a batch; "
                            "use smaller batches or fanouts",
-                           h, (unsigned long long)c->wanted_edges[h]);
-        if (c->wanted_edges[h] > p->edges[h]) {
-            s->wanted_edges[h] = with_reserve(c->wanted_edges[h]);
-            return SL_EAGAIN;
-        }
-        if (c->wanted_rows[h + 1] > p->rows[h + 1]) {
-            s->wanted_rows[h + 1] = with_reserve(c->wanted_rows[h + 1]);
-            return SL_EAGAIN;
-        }
+                           p->step[k].hop, (unsigned long long)edges[k].wanted);
+        fits = learn_step(s, p, k, &edges[k], &vertices[SL_DRAW_FOUND + k]) && fits;
     }
-    s->largest = SL_MAX(s->largest, (uint64_t)c->wanted_rows[p->n_hops]);
+    if (!fits)
+        return SL_EAGAIN;
+    for (uint32_t t = 0; t < p->types->n_types; t++)
+        all += vertices[*sl_draw_at(p, p->n_hops, t)].n;
+    s->wanted.largest = SL_MAX(s->wanted.largest, all);
     return SL_OK;
+}
+
+// What a graph with types has by type and relation.
+static void tell_types(const struct sl_draw_state *s, const struct attempt *a, struct sl_drawn *out)
+{
+    const struct sl_draw_steps *p = &a->plan;
+    const struct sl_draw_edges *edges = edges_behind(heard(s, a));
+    const struct sl_draw_vertices *vertices = vertices_behind(heard(s, a), p);
+    const uint32_t n_types = p->types->n_types, n_relations = p->types->n_relations;
+    uint32_t *nodes = s->told, *drawn = s->told + (p->n_hops + 1) * n_types;
+    for (uint32_t i = 0; i < (p->n_hops + 1) * n_types; i++)
+        nodes[i] = vertices[p->at[i]].n;
+    memset(drawn, 0, (uint64_t)p->n_hops * n_relations * sizeof *drawn);
+    for (uint32_t k = 0; k < p->n_steps; k++)
+        drawn[p->step[k].hop * n_relations + p->step[k].relation] = edges[k].n;
+    out->type_nodes = nodes;
+    out->relation_edges = drawn;
 }
 
 static void tell(const struct sl_draw_state *s, const struct attempt *a, struct sl_drawn *out)
 {
-    const struct sl_draw_control *c = (const struct sl_draw_control *)s->host;
+    const struct sl_draw_steps *p = &a->plan;
+    const struct sl_draw_control *c = heard(s, a);
+    const struct sl_draw_vertices *vertices = vertices_behind(c, p);
     memset(out, 0, sizeof *out);
-    out->n_nodes[0] = c->wanted_rows[0];
-    for (uint32_t h = 0; h < a->plan.n_hops; h++) {
-        out->n_nodes[h + 1] = c->wanted_rows[h + 1];
-        out->n_edges[h] = (uint32_t)c->wanted_edges[h];
+    out->end = c->end;
+    for (uint32_t i = 0; i < SL_DRAW_PLACES; i++)
+        out->read[i] = c->read[i];
+    if (a->args.types) {
+        tell_types(s, a, out);
+        return;
+    }
+    out->n_nodes[0] = vertices[SL_DRAW_SEEDS].n;
+    for (uint32_t h = 0; h < p->n_hops; h++) {
+        out->n_nodes[h + 1] = vertices[SL_DRAW_FOUND + h].n;
+        out->n_edges[h] = edges_behind(c)[h].n;
         out->indptr[h] = a->hop[h].indptr;
         out->indices[h] = a->hop[h].indices;
         out->visits[h] = a->hop[h].visits;
         out->edge_ids[h] = a->hop[h].edge_ids;
     }
-    out->nodes = a->batch.nodes;
+    out->nodes = a->nodes[0];
     out->degrees = a->degrees;
-    out->end = c->end;
-    for (uint32_t i = 0; i < SL_DRAW_PLACES; i++)
-        out->read[i] = c->read[i];
 }
 
 // --- entry ---------------------------------------------------------------------------------------
+
+// Room for what there is of each step, type and relation. All that is known of batches begins anew
+// with a graph of more of them.
+static int make_lists(struct sl_draw_state *s, const struct sl_draw_args *args)
+{
+    struct attempt *a = &s->now;
+    const uint64_t types = args->types ? args->types->n_types : 1;
+    const uint64_t relations = args->types ? args->types->n_relations : 1;
+    const uint64_t by_type = (SL_DRAW_HOPS_MAX + 1) * types, steps = SL_DRAW_HOPS_MAX * relations;
+    if (types == s->n_types && relations == s->n_relations)
+        return SL_OK;
+    struct cursor c = {NULL, 0};
+    for (int pass = 0; pass < 2; pass++) {
+        s->wanted.rows = (uint64_t *)place(&c, by_type, sizeof *s->wanted.rows);
+        s->wanted.edges = (uint64_t *)place(&c, steps, sizeof *s->wanted.edges);
+        s->told = (uint32_t *)place(&c, by_type + steps, sizeof *s->told);
+        a->plan.step = (struct sl_draw_step *)place(&c, steps, sizeof *a->plan.step);
+        a->plan.rows = (uint64_t *)place(&c, by_type, sizeof *a->plan.rows);
+        a->plan.at = (uint32_t *)place(&c, by_type, sizeof *a->plan.at);
+        a->plan.last = (uint32_t *)place(&c, relations, sizeof *a->plan.last);
+        a->nodes = (uint32_t **)place(&c, types, sizeof *a->nodes);
+        a->hop = (struct sl_draw_hop *)place(&c, steps, sizeof *a->hop);
+        if (pass == 0) {
+            free(s->lists);
+            s->n_types = s->n_relations = 0;
+            s->lists = calloc(1, c.at);
+            if (!s->lists)
+                return sl_fail(SL_ENOMEM, "draw: no memory for %llu steps",
+                               (unsigned long long)steps);
+            c.base = (unsigned char *)s->lists;
+            c.at = 0;
+        }
+    }
+    s->n_types = (uint32_t)types;
+    s->n_relations = (uint32_t)relations;
+    return SL_OK;
+}
 
 static int begin(struct sl_draw_state *s, const struct sl_draw_args *args)
 {
@@ -572,10 +679,10 @@ static int begin(struct sl_draw_state *s, const struct sl_draw_args *args)
     a->args = *args;
     if (args->deliver.ranks)
         a->ranks = *args->deliver.ranks;
-    SL_TRY(grow_host(s, sizeof(struct sl_draw_control) + seeds_bytes));
-    if (seeds_bytes > 0)
-        memcpy(s->host + sizeof(struct sl_draw_control), args->seeds, seeds_bytes);
+    SL_TRY(make_lists(s, args));
     SL_TRY(prepare(s, a));
+    if (seeds_bytes > 0)
+        memcpy(s->host, args->seeds, seeds_bytes);
     return run(s, a);
 }
 
@@ -587,7 +694,7 @@ static int finish(struct sl_draw_state *s, struct sl_drawn *out)
     struct attempt *a = &s->now;
     for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
         SL_TRY(sl_cuda_heard());
-        int rc = learn(s, &a->plan);
+        int rc = learn(s, a);
         if (rc == SL_OK)
             tell(s, a, out);
         if (rc != SL_EAGAIN)
@@ -627,6 +734,7 @@ void sl_cuda_draw_end(struct sl_draw_state *state)
     sl_cuda_free(state->slab, state->slab_bytes);
     sl_cuda_free(state->table, state->slots * sizeof *state->table);
     sl_cuda_host_free(state->host, state->host_bytes);
+    free(state->lists);
     free(state);
 }
 

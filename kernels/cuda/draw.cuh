@@ -26,17 +26,24 @@ struct sl_rank_word {
 };
 
 /*
- * What is known of a batch while it is drawn, written by kernels. Hop h goes on with rows[h] and
- * edges[h], which are 0 where there was no room for what was wanted.
+ * What is known of a batch while it is drawn, written by kernels. A step goes on with n, which is 0
+ * where there was no room for what was wanted. Behind it the vertices and the edges of all steps.
  */
 struct sl_draw_control {
-    uint64_t wanted_edges[SL_DRAW_HOPS_MAX];
-    uint32_t wanted_rows[SL_DRAW_HOPS_MAX + 1]; // known vertices before each hop, and at the end
-    uint32_t rows[SL_DRAW_HOPS_MAX + 1];
-    uint32_t edges[SL_DRAW_HOPS_MAX];
     uint32_t full;                           // the table was
     uint64_t end;                            // bytes, of the delivery
     unsigned long long read[SL_DRAW_PLACES]; // bytes of the graph, as struct sl_drawn has them
+};
+
+// Vertices that are known at some place of the batch.
+struct sl_draw_vertices {
+    uint32_t wanted, n;
+};
+
+// Edges of a hop; where rows are kept from hop to hop, with those of the hops before.
+struct sl_draw_edges {
+    uint64_t wanted;
+    uint32_t n;
 };
 
 // A batch as its kernels see it: device addresses.
@@ -59,8 +66,7 @@ struct sl_draw_batch {
     bool fused;
     struct sl_rank_word *words; // (values / 32)
     struct sl_draw_control *control;
-    uint32_t *nodes;
-    uint32_t nodes_room;
+    struct sl_draw_vertices *seeds;
     struct sl_cuda_complaints *complaints;
 };
 
@@ -70,12 +76,20 @@ struct sl_draw_walk {
     float restart;
 };
 
-// One hop of it.
+// One hop of it, or one relation in one hop.
 struct sl_draw_hop {
     struct sl_draw_batch b;
     uint32_t hop;
     int64_t fanout;
     bool replace;
+    // Vertices: the rows; those of the sources' type before it, and what edges are numbered behind;
+    // and those after it.
+    const struct sl_draw_vertices *rows, *before, *known;
+    struct sl_draw_vertices *found;
+    struct sl_draw_edges *edges;
+    const uint32_t *row_nodes; // the rows' vertices
+    uint32_t *nodes;           // the sources'
+    uint32_t nodes_room;
     uint32_t rows_room, next_rows_room, edges_room;
     // Rows and edges that are there from the hop before; NULL: none are, and all rows are drawn.
     const uint32_t *first_row, *first_edge;
@@ -103,7 +117,7 @@ struct sl_draw_sampler {
     // Places a row, of kinds that know how many edges a row has when it is drawn; NULL: 0.
     uint32_t (*take)(const struct sl_draw_args *args, int64_t fanout);
     // That the hop's kernels want for so many rows; NULL: 0.
-    uint64_t (*scratch_bytes)(const struct sl_draw_args *args, uint32_t hop, uint64_t rows);
+    uint64_t (*scratch_bytes)(const struct sl_draw_args *args, int64_t fanout, uint64_t rows);
     int (*draw)(const struct sl_draw_hop *hop); // up to the numbers
 };
 
@@ -317,7 +331,7 @@ static inline uint32_t sl_draw_grid(uint64_t work, uint32_t threads)
 }
 
 // renumber.cu
-int sl_draw_seeds(const struct sl_draw_batch *b, uint32_t n_seeds);
+int sl_draw_seeds(const struct sl_draw_batch *b, const uint32_t *seeds, uint32_t n_seeds);
 // From the counts of the rows to indptr.
 int sl_draw_indptr(const struct sl_draw_hop *hop);
 // The same, where the counts are what `uniform` sampling takes.
@@ -326,8 +340,8 @@ int sl_draw_uniform_indptr(const struct sl_draw_hop *hop);
 int sl_draw_settle(const struct sl_draw_hop *hop);
 // From vertices, or places in the table, to numbers; nodes get the new ones.
 int sl_draw_number(const struct sl_draw_hop *hop);
-int sl_draw_degrees(const struct sl_draw_batch *b, uint32_t n_hops, const uint32_t *degree_of,
-                    uint32_t *degrees);
+// Of the nodes after the last hop.
+int sl_draw_degrees(const struct sl_draw_hop *last, const uint32_t *degree_of, uint32_t *degrees);
 
 // deliver.cu
 struct sl_delivery {
@@ -344,6 +358,28 @@ struct sl_delivery {
 };
 // Writes the batch as one piece, as struct sl_draw_delivery says, and how long that is.
 int sl_draw_deliver(const struct sl_draw_batch *b, const struct sl_delivery *d);
+
+// An array of a batch of relations: n[0] * times + plus words, and nothing without edges.
+struct sl_draw_array {
+    const uint32_t *from;
+    const struct sl_draw_edges *edges; // NULL: a part of the nodes, right behind the one before it
+    const uint32_t *n;
+    uint32_t times, plus;
+    uint64_t at, words; // out: bytes in the delivery; 0 words: it is not there
+};
+struct sl_runs_delivery {
+    struct sl_draw_array *arrays; // (n_arrays) on the device: those of edges, then the nodes
+    uint32_t n_arrays, n_parts;   // the last n_parts are the nodes
+    const struct sl_draw_vertices *vertices; // (n_vertices) and
+    const struct sl_draw_edges *edges;       // (n_edges): all of them, to see that they had room
+    uint32_t n_vertices, n_edges;
+    unsigned char *to;
+    uint64_t at, capacity;
+    unsigned char *also; // or NULL
+    uint64_t also_capacity;
+};
+int sl_draw_deliver_runs(const struct sl_draw_batch *b, const struct sl_runs_delivery *d,
+                         uint64_t nodes_room);
 
 /*
  * Blocks and their scratch memory: groups of lanes have `group_bytes` each, in shared memory where
@@ -362,5 +398,79 @@ static inline uint32_t sl_draw_scratch_grid(uint64_t groups, uint32_t lanes, uin
     *bytes = grid * block_bytes;
     return grid;
 }
+
+// --- steps ---------------------------------------------------------------------------------------
+
+/*
+ * The steps that a batch is drawn in: a relation in a hop, and of a plain graph a hop; what room
+ * each has, and where it finds what others have counted (draw_steps.cu).
+ */
+#define SL_DRAW_NO_STEP UINT32_MAX
+
+struct sl_draw_step {
+    uint32_t hop, relation;
+    int64_t fanout;   // 0: its rows are empty
+    uint32_t take;    // places a row; 0 where rows are counted first
+    uint64_t edges;   // room, with those kept
+    uint32_t earlier; // the step whose rows are kept, or SL_DRAW_NO_STEP
+    uint32_t before;  // the count of the vertices of its source type
+};
+
+// Counts of vertices: the seeds, none, and those of its source type after each step.
+enum { SL_DRAW_SEEDS, SL_DRAW_NOBODY, SL_DRAW_FOUND };
+
+// The room of one attempt.
+struct sl_draw_steps {
+    const struct sl_draw_types *types;
+    uint32_t n_hops, n_steps;
+    struct sl_draw_step *step; // (n_hops, n_relations at most)
+    uint32_t *last;            // (n_relations) each one's last step, or SL_DRAW_NO_STEP
+    // (n_hops + 1, n_types) before each hop, and at the end: room, and which count has them
+    uint64_t *rows;
+    uint32_t *at;
+    uint64_t values; // of the table: a multiple of 32
+    uint64_t slots;  // of the table, a power of two
+};
+
+// What batches wanted where the first room was too small.
+struct sl_draw_wanted {
+    uint64_t *rows;   // (n_hops + 1, n_types)
+    uint64_t *edges;  // (n_hops, n_relations)
+    uint64_t largest; // vertices of a batch
+    uint64_t slots;   // of the table, where it was full
+};
+
+static inline uint32_t *sl_draw_at(const struct sl_draw_steps *p, uint32_t h, uint32_t type)
+{
+    return &p->at[(uint64_t)h * p->types->n_types + type];
+}
+
+static inline uint64_t *sl_draw_rows(const struct sl_draw_steps *p, uint32_t h, uint32_t type)
+{
+    return &p->rows[(uint64_t)h * p->types->n_types + type];
+}
+
+// The last step of a relation, or NULL.
+static inline const struct sl_draw_step *sl_draw_last(const struct sl_draw_steps *p,
+                                                      uint32_t relation)
+{
+    return p->last[relation] == SL_DRAW_NO_STEP ? NULL : &p->step[p->last[relation]];
+}
+
+// Whether the steps share one row of values, each a longer part of it.
+static inline bool sl_draw_shares_values(const struct sl_draw_args *args,
+                                         const struct sl_draw_steps *p)
+{
+    return args->expand_new && p->types->n_relations == 1;
+}
+
+const struct sl_draw_sampler *sl_draw_sampler_of(enum sl_sampler_kind kind);
+bool sl_draw_counts_visits(const struct sl_draw_args *args);
+
+// Whatever can be wrong with a batch, hops in the words of the processor's samplers.
+int sl_draw_check(const struct sl_draw_args *args);
+// The steps of a batch that can be drawn, in lists that have room for them.
+int sl_draw_make_steps(const struct sl_draw_wanted *w, const struct sl_draw_args *args,
+                       struct sl_draw_steps *p);
 
 #endif

@@ -80,9 +80,9 @@ static __device__ __forceinline__ bool draws_row(const struct sl_draw_hop &hop, 
 template <int G>
 static __global__ void __launch_bounds__(SL_DRAW_THREADS) draw_narrow(struct sl_draw_hop hop)
 {
-    if (hop.b.control->edges[hop.hop] == 0)
+    if (hop.edges->n == 0)
         return;
-    const uint32_t rows = hop.b.control->rows[hop.hop], fanout = (uint32_t)hop.fanout;
+    const uint32_t rows = hop.rows->n, fanout = (uint32_t)hop.fanout;
     const uint32_t slot = sl_group_lane<G>();
     const uint64_t stride = (uint64_t)gridDim.x * (SL_DRAW_THREADS / G);
     // Whole warps go round together.
@@ -178,13 +178,12 @@ static __global__ void __launch_bounds__(SL_DRAW_SCRATCH_THREADS)
     draw_wide(struct sl_draw_hop hop, uint32_t words, bool in_shared)
 {
     SL_DYNAMIC_SHARED(uint32_t, shared);
-    if (hop.b.control->edges[hop.hop] == 0)
+    if (hop.edges->n == 0)
         return;
     const uint32_t warps = SL_DRAW_SCRATCH_THREADS / SL_WARP, warp = threadIdx.x / SL_WARP;
     const uint64_t at = (uint64_t)blockIdx.x * warps + warp, stride = (uint64_t)gridDim.x * warps;
     uint32_t *set = in_shared ? shared + warp * words : hop.scratch + at * words;
-    for (uint64_t row = sl_first(hop.first_row) + at; row < hop.b.control->rows[hop.hop];
-         row += stride)
+    for (uint64_t row = sl_first(hop.first_row) + at; row < hop.rows->n; row += stride)
         draw_wide_row(hop, (uint32_t)row, set, words - 1);
 }
 
@@ -223,7 +222,7 @@ static __device__ __forceinline__ uint32_t row_of_edge(const uint32_t *indptr, u
 static __global__ void __launch_bounds__(SL_DRAW_THREADS) draw_all(struct sl_draw_hop hop)
 {
     __shared__ uint32_t bounds[2]; // the first and the last row of the block's edges
-    const uint32_t edges = hop.b.control->edges[hop.hop], rows = hop.b.control->rows[hop.hop];
+    const uint32_t edges = hop.edges->n, rows = hop.rows->n;
     const uint32_t first_row = sl_first(hop.first_row);
     const uint64_t stride = (uint64_t)gridDim.x * SL_DRAW_THREADS;
     uint64_t at = sl_first(hop.first_edge) + (uint64_t)blockIdx.x * SL_DRAW_THREADS;
@@ -265,11 +264,11 @@ static int draw(const struct sl_draw_hop *hop)
     return hop->fanout <= SL_WARP ? launch_narrow<SL_WARP>(hop) : launch_wide(hop);
 }
 
-static uint64_t scratch_bytes(const struct sl_draw_args *args, uint32_t hop, uint64_t rows)
+static uint64_t scratch_bytes(const struct sl_draw_args *, int64_t fanout, uint64_t rows)
 {
     uint32_t shared;
     uint64_t bytes;
-    grid_of(args->fanout[hop], rows, &shared, &bytes);
+    grid_of(fanout, rows, &shared, &bytes);
     return bytes;
 }
 

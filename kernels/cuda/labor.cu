@@ -118,11 +118,11 @@ static __device__ __forceinline__ void draw_row(const struct sl_draw_hop &hop, u
 static __global__ void __launch_bounds__(SL_DRAW_SCRATCH_THREADS) draw_labor(struct sl_draw_hop hop)
 {
     __shared__ uint32_t count[WARPS][DIGITS];
-    if (hop.b.control->edges[hop.hop] == 0)
+    if (hop.edges->n == 0)
         return;
     const uint32_t warp = threadIdx.x / SL_WARP;
     uint64_t row = sl_first(hop.first_row) + (uint64_t)blockIdx.x * WARPS + warp;
-    for (; row < hop.b.control->rows[hop.hop]; row += (uint64_t)gridDim.x * WARPS)
+    for (; row < hop.rows->n; row += (uint64_t)gridDim.x * WARPS)
         draw_row(hop, (uint32_t)row, count[warp]);
 }
 

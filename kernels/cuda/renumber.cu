@@ -8,31 +8,31 @@
 
 // nodes[0 .. n) are there: value i is seed i's, and all are first appearances.
 static __global__ void __launch_bounds__(SL_DRAW_THREADS)
-    put_seeds(struct sl_draw_batch b, uint32_t n)
+    put_seeds(struct sl_draw_batch b, const uint32_t *seeds, uint32_t n)
 {
     uint32_t i = blockIdx.x * SL_DRAW_THREADS + threadIdx.x;
     if (i == 0)
-        b.control->rows[0] = b.control->wanted_rows[0] = n;
+        b.seeds->n = b.seeds->wanted = n;
     if (i >= n)
         return;
     bool mine = false;
     uint32_t displaced = SL_DRAW_NONE;
-    sl_draw_insert(b, b.nodes[i], i, &mine, &displaced);
+    sl_draw_insert(b, seeds[i], i, &mine, &displaced);
     // A seed that found no place is no duplicate: the batch is drawn again, and looked at then.
     if (!mine && !*(const volatile uint32_t *)&b.control->full)
-        sl_complain(b.complaints, SL_COMPLAINT_DUPLICATE, i, b.nodes[i], n);
+        sl_complain(b.complaints, SL_COMPLAINT_DUPLICATE, i, seeds[i], n);
     if (displaced != SL_DRAW_NONE)
-        sl_complain(b.complaints, SL_COMPLAINT_DUPLICATE, displaced, b.nodes[i], n);
+        sl_complain(b.complaints, SL_COMPLAINT_DUPLICATE, displaced, seeds[i], n);
     if (i % 32 == 0) {
         b.words[i / 32].bits = n - i >= 32 ? ~0u : (1u << (n - i)) - 1;
         b.words[i / 32].before = i;
     }
 }
 
-int sl_draw_seeds(const struct sl_draw_batch *b, uint32_t n_seeds)
+int sl_draw_seeds(const struct sl_draw_batch *b, const uint32_t *seeds, uint32_t n_seeds)
 {
     uint32_t blocks = (n_seeds + SL_DRAW_THREADS - 1) / SL_DRAW_THREADS;
-    SL_LAUNCH(put_seeds, SL_MAX(blocks, 1u), SL_DRAW_THREADS, 0, *b, n_seeds);
+    SL_LAUNCH(put_seeds, SL_MAX(blocks, 1u), SL_DRAW_THREADS, 0, *b, seeds, n_seeds);
     return SL_OK;
 }
 
@@ -46,7 +46,7 @@ struct uniform_count {
     {
         const uint64_t row = sl_first(hop.first_row) + i;
         uint64_t start;
-        uint32_t degree = sl_row_of(hop.b, hop.b.nodes[row], &start);
+        uint32_t degree = sl_row_of(hop.b, hop.row_nodes[row], &start);
         hop.start[row] = start;
         hop.degree[row] = degree;
         return (uint32_t)sl_khop_take(degree, hop.fanout, hop.replace);
@@ -76,10 +76,10 @@ struct drawn_count {
 
 // indptr, and at the end whether the hop's edges have room.
 struct write_indptr {
-    struct sl_draw_control *control;
+    struct sl_draw_edges *edges;
     uint32_t *indptr;
     const uint32_t *first_row, *first_edge;
-    uint32_t hop, edges_room;
+    uint32_t edges_room;
 
     __device__ __forceinline__ void operator()(uint64_t i, uint32_t count, uint64_t before) const
     {
@@ -91,22 +91,21 @@ struct write_indptr {
     {
         const uint64_t total = sl_first(first_edge) + drawn;
         indptr[sl_first(first_row) + n] = (uint32_t)total;
-        control->wanted_edges[hop] = total;
-        control->edges[hop] = total > edges_room ? 0 : (uint32_t)total;
+        edges->wanted = total;
+        edges->n = total > edges_room ? 0 : (uint32_t)total;
     }
 };
 
 static struct sl_scan_length rows_of(const struct sl_draw_hop *hop)
 {
-    struct sl_scan_length rows = {hop->rows_room, &hop->b.control->rows[hop->hop], 1,
-                                  hop->first_row};
+    struct sl_scan_length rows = {hop->rows_room, &hop->rows->n, 1, hop->first_row};
     return rows;
 }
 
 static struct write_indptr indptr_of(const struct sl_draw_hop *hop)
 {
-    struct write_indptr write = {hop->b.control,  hop->indptr, hop->first_row,
-                                 hop->first_edge, hop->hop,    hop->edges_room};
+    struct write_indptr write = {hop->edges, hop->indptr, hop->first_row, hop->first_edge,
+                                 hop->edges_room};
     return write;
 }
 
@@ -127,8 +126,8 @@ int sl_draw_uniform_indptr(const struct sl_draw_hop *hop)
 
 static __global__ void __launch_bounds__(SL_DRAW_THREADS) settle(struct sl_draw_hop hop)
 {
-    const uint32_t rows = hop.b.control->rows[hop.hop];
-    if (hop.b.control->edges[hop.hop] == 0)
+    const uint32_t rows = hop.rows->n;
+    if (hop.edges->n == 0)
         return;
     const uint64_t places = (uint64_t)rows * hop.take;
     const uint64_t stride = (uint64_t)gridDim.x * SL_DRAW_THREADS;
@@ -167,7 +166,7 @@ int sl_draw_settle(const struct sl_draw_hop *hop)
 // Three-phase, 1: from vertices to places in the table.
 static __global__ void __launch_bounds__(SL_DRAW_THREADS) fill(struct sl_draw_hop hop)
 {
-    const uint32_t edges = hop.b.control->edges[hop.hop];
+    const uint32_t edges = hop.edges->n;
     const uint64_t stride = (uint64_t)gridDim.x * SL_DRAW_THREADS;
     uint64_t e = sl_first(hop.first_edge) + (uint64_t)blockIdx.x * SL_DRAW_THREADS + threadIdx.x;
     for (; e < edges; e += stride) {
@@ -182,7 +181,7 @@ static __global__ void __launch_bounds__(SL_DRAW_THREADS) fill(struct sl_draw_ho
 // before.
 static __global__ void __launch_bounds__(SL_DRAW_THREADS) flag(struct sl_draw_hop hop)
 {
-    const uint32_t edges = hop.b.control->full ? 0 : hop.b.control->edges[hop.hop];
+    const uint32_t edges = hop.b.control->full ? 0 : hop.edges->n;
     const uint32_t first_edge = sl_first(hop.first_edge);
     const uint64_t stride = (uint64_t)gridDim.x * SL_DRAW_THREADS;
     uint64_t at = first_edge / 32 * 32 + (uint64_t)blockIdx.x * SL_DRAW_THREADS;
@@ -208,32 +207,35 @@ struct count_firsts {
 
 // Numbers of the words, and at the end whether the vertices have room: without, nothing follows.
 struct write_ranks {
-    struct sl_draw_control *control;
+    const struct sl_draw_control *control;
     struct sl_rank_word *words;
-    uint32_t hop, edges_room, rows_room;
-    const uint32_t *known; // vertices before the first word's
+    const struct sl_draw_vertices *before, *known; // known: before the first word's
+    struct sl_draw_vertices *found;
+    const struct sl_draw_edges *edges;
+    uint32_t edges_room, rows_room;
 
-    __device__ __forceinline__ void operator()(uint64_t i, uint32_t firsts, uint64_t before) const
+    __device__ __forceinline__ void operator()(uint64_t i, uint32_t firsts,
+                                               uint64_t firsts_before) const
     {
         (void)firsts;
-        words[i].before = *known + (uint32_t)before;
+        words[i].before = known->wanted + (uint32_t)firsts_before;
     }
 
     __device__ __forceinline__ void end(uint64_t n, uint64_t firsts) const
     {
         (void)n;
-        uint64_t rows = *known + firsts;
-        bool room = rows <= rows_room && control->wanted_edges[hop] <= edges_room &&
-                    !control->full && control->wanted_rows[hop] == control->rows[hop];
-        control->wanted_rows[hop + 1] = (uint32_t)rows;
-        control->rows[hop + 1] = room ? (uint32_t)rows : 0;
+        uint64_t rows = known->wanted + firsts;
+        bool room = rows <= rows_room && edges->wanted <= edges_room && !control->full &&
+                    before->wanted == before->n;
+        found->wanted = (uint32_t)rows;
+        found->n = room ? (uint32_t)rows : 0;
     }
 };
 
 // From places in the table to numbers; a first appearance says what the number means.
 static __global__ void __launch_bounds__(SL_DRAW_THREADS) look_up(struct sl_draw_hop hop)
 {
-    const uint32_t edges = hop.b.control->full ? 0 : hop.b.control->edges[hop.hop];
+    const uint32_t edges = hop.b.control->full ? 0 : hop.edges->n;
     const uint64_t stride = (uint64_t)gridDim.x * SL_DRAW_THREADS;
     uint64_t e = sl_first(hop.first_edge) + (uint64_t)blockIdx.x * SL_DRAW_THREADS + threadIdx.x;
     for (; e < edges; e += stride) {
@@ -242,8 +244,8 @@ static __global__ void __launch_bounds__(SL_DRAW_THREADS) look_up(struct sl_draw
         struct sl_rank_word word = hop.b.words[value / 32];
         uint32_t local = word.before + (uint32_t)__popc(word.bits & ((1u << (value % 32)) - 1));
         hop.indices[e] = local;
-        if (value == hop.first_value + (uint32_t)e && local < hop.b.nodes_room)
-            hop.b.nodes[local] = (uint32_t)(entry >> 32);
+        if (value == hop.first_value + (uint32_t)e && local < hop.nodes_room)
+            hop.nodes[local] = (uint32_t)(entry >> 32);
     }
 }
 
@@ -256,12 +258,10 @@ int sl_draw_number(const struct sl_draw_hop *hop)
     }
     struct sl_rank_word *words = hop->b.words + hop->first_value / 32;
     struct count_firsts read = {words};
-    // Edges that are there from hops before are counted with them, and keep their numbers.
-    const uint32_t *known = &hop->b.control->wanted_rows[hop->first_edge ? 0 : hop->hop];
-    struct write_ranks write = {hop->b.control,      words, hop->hop, hop->edges_room,
-                                hop->next_rows_room, known};
-    struct sl_scan_length length = {((uint64_t)hop->edges_room + 31) / 32,
-                                    &hop->b.control->edges[hop->hop], 32, NULL};
+    struct write_ranks write = {hop->b.control, words,      hop->before,     hop->known,
+                                hop->found,     hop->edges, hop->edges_room, hop->next_rows_room};
+    struct sl_scan_length length = {((uint64_t)hop->edges_room + 31) / 32, &hop->edges->n, 32,
+                                    NULL};
     SL_TRY(sl_scan_launch(read, read, write, length, hop->sums));
     SL_LAUNCH(look_up, grid, SL_DRAW_THREADS, 0, *hop);
     return SL_OK;
@@ -270,19 +270,17 @@ int sl_draw_number(const struct sl_draw_hop *hop)
 // --- degrees -------------------------------------------------------------------------------------
 
 static __global__ void __launch_bounds__(SL_DRAW_THREADS)
-    take_degrees(struct sl_draw_batch b, uint32_t n_hops, const uint32_t *degree_of,
-                 uint32_t *degrees)
+    take_degrees(struct sl_draw_hop last, const uint32_t *degree_of, uint32_t *degrees)
 {
-    const uint32_t n = b.control->rows[n_hops];
+    const uint32_t n = last.found->n;
     const uint64_t stride = (uint64_t)gridDim.x * SL_DRAW_THREADS;
     for (uint64_t i = (uint64_t)blockIdx.x * SL_DRAW_THREADS + threadIdx.x; i < n; i += stride)
-        degrees[i] = degree_of[b.nodes[i]];
+        degrees[i] = degree_of[last.nodes[i]];
 }
 
-int sl_draw_degrees(const struct sl_draw_batch *b, uint32_t n_hops, const uint32_t *degree_of,
-                    uint32_t *degrees)
+int sl_draw_degrees(const struct sl_draw_hop *last, const uint32_t *degree_of, uint32_t *degrees)
 {
-    SL_LAUNCH(take_degrees, sl_draw_grid(b->nodes_room, SL_DRAW_THREADS), SL_DRAW_THREADS, 0, *b,
-              n_hops, degree_of, degrees);
+    SL_LAUNCH(take_degrees, sl_draw_grid(last->nodes_room, SL_DRAW_THREADS), SL_DRAW_THREADS, 0,
+              *last, degree_of, degrees);
     return SL_OK;
 }

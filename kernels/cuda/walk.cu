@@ -40,7 +40,7 @@ static __device__ __forceinline__ void walk_path(const struct sl_draw_hop &hop,
     key.epoch = hop.b.epoch;
     key.batch = hop.b.batch;
     key.hop = hop.hop;
-    const uint32_t home = hop.b.nodes[row];
+    const uint32_t home = hop.row_nodes[row];
     uint32_t at = home, s = 0;
     struct sl_rng_block moves = {{0, 0, 0, 0}}, restarts = {{0, 0, 0, 0}};
     for (; s < walk.length; s++) {
@@ -140,8 +140,7 @@ static __global__ void __launch_bounds__(SL_DRAW_SCRATCH_THREADS)
     struct met met;
     met.vertex = in_shared ? shared + group * 2 * steps : hop.scratch + at * 2 * steps;
     met.count = met.vertex + steps;
-    for (uint64_t row = sl_first(hop.first_row) + at; row < hop.b.control->rows[hop.hop];
-         row += stride)
+    for (uint64_t row = sl_first(hop.first_row) + at; row < hop.rows->n; row += stride)
         walk_row<G>(hop, walk, (uint32_t)row, met);
 }
 
@@ -186,7 +185,7 @@ static uint32_t take(const struct sl_draw_args *args, int64_t fanout)
     return fanout < 0 ? steps : (uint32_t)SL_MIN(fanout, (int64_t)steps);
 }
 
-static uint64_t scratch_bytes(const struct sl_draw_args *args, uint32_t, uint64_t rows)
+static uint64_t scratch_bytes(const struct sl_draw_args *args, int64_t, uint64_t rows)
 {
     const struct sl_draw_walk walk = {args->paths, args->length, args->restart};
     uint32_t shared;

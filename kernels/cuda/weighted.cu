@@ -127,7 +127,7 @@ static __device__ __forceinline__ void draw_row(const struct sl_draw_hop &hop, u
                                                 const struct taken &t)
 {
     uint64_t start;
-    const uint32_t degree = sl_row_of(hop.b, hop.b.nodes[row], &start);
+    const uint32_t degree = sl_row_of(hop.b, hop.row_nodes[row], &start);
     double left = degree > 0 ? sl_sum(hop.b, start + degree - 1) : 0.0;
     uint32_t n = 0;
     while (n < hop.take && left > 0) {
@@ -169,8 +169,7 @@ static __global__ void __launch_bounds__(SL_DRAW_SCRATCH_THREADS)
     t.shrunk = (double *)list;
     t.through = t.shrunk + hop.take;
     t.edge = (uint32_t *)(t.through + hop.take);
-    for (uint64_t row = sl_first(hop.first_row) + at; row < hop.b.control->rows[hop.hop];
-         row += stride)
+    for (uint64_t row = sl_first(hop.first_row) + at; row < hop.rows->n; row += stride)
         draw_row<G, IDS>(hop, (uint32_t)row, t);
 }
 
@@ -180,9 +179,9 @@ static __global__ void __launch_bounds__(SL_DRAW_THREADS) count_positive(struct 
 {
     const uint32_t warps = SL_DRAW_THREADS / SL_WARP, lane = threadIdx.x % SL_WARP;
     uint64_t row = sl_first(hop.first_row) + (uint64_t)blockIdx.x * warps + threadIdx.x / SL_WARP;
-    for (; row < hop.b.control->rows[hop.hop]; row += (uint64_t)gridDim.x * warps) {
+    for (; row < hop.rows->n; row += (uint64_t)gridDim.x * warps) {
         uint64_t start;
-        const uint32_t degree = sl_row_of(hop.b, hop.b.nodes[row], &start);
+        const uint32_t degree = sl_row_of(hop.b, hop.row_nodes[row], &start);
         uint32_t n = 0;
         double begin;
         for (uint32_t edge = lane; edge < degree; edge += SL_WARP)
@@ -199,10 +198,10 @@ static __global__ void __launch_bounds__(SL_DRAW_THREADS) count_positive(struct 
 static __global__ void __launch_bounds__(SL_DRAW_THREADS) put_positive(struct sl_draw_hop hop)
 {
     const uint32_t warps = SL_DRAW_THREADS / SL_WARP, lane = threadIdx.x % SL_WARP;
-    if (hop.b.control->edges[hop.hop] == 0)
+    if (hop.edges->n == 0)
         return;
     uint64_t row = sl_first(hop.first_row) + (uint64_t)blockIdx.x * warps + threadIdx.x / SL_WARP;
-    for (; row < hop.b.control->rows[hop.hop]; row += (uint64_t)gridDim.x * warps) {
+    for (; row < hop.rows->n; row += (uint64_t)gridDim.x * warps) {
         const uint64_t start = hop.start[row];
         const uint32_t degree = hop.degree[row];
         const uint32_t end = hop.indptr[row + 1];
@@ -268,11 +267,11 @@ static uint32_t take(const struct sl_draw_args *, int64_t fanout)
     return fanout < 0 ? 0 : (uint32_t)fanout;
 }
 
-static uint64_t scratch_bytes(const struct sl_draw_args *args, uint32_t hop, uint64_t rows)
+static uint64_t scratch_bytes(const struct sl_draw_args *, int64_t fanout, uint64_t rows)
 {
     uint32_t shared;
     uint64_t bytes;
-    grid_of(args->fanout[hop], rows, &shared, &bytes);
+    grid_of(fanout, rows, &shared, &bytes);
     return bytes;
 }
 

@@ -20,21 +20,29 @@ int sl_ref_gemm(enum sl_precision precision, enum sl_transpose ta, enum sl_trans
 {
     (void)ws;
     SL_TRY(sl_check_gemm(precision, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, ws));
-    enum { COLUMNS = 64 }; // whose sums are made side by side, each in the order of l
-    for (uint64_t i = 0; i < m; i++)
-        for (uint64_t first = 0; first < n; first += COLUMNS) {
-            const uint64_t columns = SL_MIN(n - first, (uint64_t)COLUMNS);
-            double sum[COLUMNS] = {0};
+    // The sums of a part are made side by side, each in the order of l.
+    enum { ROWS = 16, COLUMNS = 64 };
+    for (uint64_t i0 = 0; i0 < m; i0 += ROWS)
+        for (uint64_t j0 = 0; j0 < n; j0 += COLUMNS) {
+            const uint64_t rows = SL_MIN(m - i0, (uint64_t)ROWS);
+            const uint64_t columns = SL_MIN(n - j0, (uint64_t)COLUMNS);
+            double sum[ROWS][COLUMNS] = {0}, y[COLUMNS] = {0};
             for (uint64_t l = 0; l < k; l++) {
-                const double x = element(precision, SL_PRECISION_A, ta, a, lda, i, l);
                 for (uint64_t j = 0; j < columns; j++)
-                    sum[j] += x * element(precision, SL_PRECISION_B, tb, b, ldb, l, first + j);
+                    y[j] = element(precision, SL_PRECISION_B, tb, b, ldb, l, j0 + j);
+                for (uint64_t i = 0; i < rows; i++) {
+                    const double x = element(precision, SL_PRECISION_A, ta, a, lda, i0 + i, l);
+                    for (uint64_t j = 0; j < COLUMNS; j++)
+                        sum[i][j] += x * y[j];
+                }
             }
-            for (uint64_t j = 0; j < columns; j++) {
-                // What c held is not read when beta is 0: it may be anything.
-                float *at = &c[i * ldc + first + j];
-                *at = (float)((double)alpha * sum[j] + (beta == 0.0f ? 0.0 : (double)beta * *at));
-            }
+            for (uint64_t i = 0; i < rows; i++)
+                for (uint64_t j = 0; j < columns; j++) {
+                    // What c held is not read when beta is 0: it may be anything.
+                    float *at = &c[(i0 + i) * ldc + j0 + j];
+                    const double before = beta == 0.0f ? 0.0 : (double)beta * *at;
+                    *at = (float)((double)alpha * sum[i][j] + before);
+                }
         }
     return SL_OK;
 }

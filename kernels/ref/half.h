@@ -21,11 +21,11 @@ static inline float sl_ref_half_to_float(uint16_t h)
         return magnitude;
     }
     if (exponent == 0)
-        magnitude = ldexpf((float)mantissa, -24);
+        magnitude = (float)mantissa * 0x1p-24f;
     else if (exponent == 31)
         magnitude = INFINITY;
     else
-        magnitude = ldexpf((float)(mantissa + 1024), exponent - 25);
+        magnitude = (float)(mantissa + 1024) * (float)(1 << exponent) * 0x1p-25f;
     return h & 0x8000 ? -magnitude : magnitude;
 }
 

@@ -75,13 +75,18 @@ class Known(NamedTuple):
         return (n_seeds, n_targets) if n_targets and not self.labels_are_list else (n_seeds,)
 
 
+def rows_of(arrays: Mapping[Any, np.ndarray], kind: str) -> Mapping[Any, Any]:
+    """The same as tensors, unless batches are of arrays."""
+    if kind == "numpy":
+        return arrays
+    import torch
+
+    return {name: torch.from_numpy(array) for name, array in arrays.items()}
+
+
 def known_of(dataset: Any, kind: str, pin: bool) -> Known:
     """Of a data set from a directory."""
-    rows = dataset.by_edge()
-    if kind != "numpy":
-        import torch
-
-        rows = {name: torch.from_numpy(array) for name, array in rows.items()}
+    rows = rows_of(dataset.by_edge(), kind)
     label = dataset.arrays.get("node_label")
     return Known(None, rows, label is not None and label.ndim == 1, pin)
 

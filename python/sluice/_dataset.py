@@ -24,6 +24,8 @@ NAMES += tuple(f"{split}_idx" for split in SPLITS) + ("vertex_map", "edge_feat")
 NAMES += ("edge_time", "node_time")
 # Those with a row for each edge, and what they are called in a batch and in a Data.
 BY_EDGE = {"edge_weight": "edge_weight", "edge_feat": "edge_attr"}
+# Of a graph with types arrays NAME.SOURCE.RELATION.TARGET, with a row for each edge of it.
+BY_RELATION = ("edge_feat", "edge_time")
 # What both NumPy and torch have, of which edge_feat may be.
 NUMBERS = "float16 float32 float64 int8 int16 int32 int64 uint8 bool".split()
 
@@ -32,7 +34,8 @@ def names_of(schema: Any) -> Sequence[str]:
     """NAMES of a graph with types."""
     if schema is None:
         return NAMES
-    return (*NAMES, *(f"node_feat.{t.name}" for t in schema.types))
+    by_relation = [f"{name}.{r.file}" for r in schema.relations for name in BY_RELATION]
+    return (*NAMES, *(f"node_feat.{t.name}" for t in schema.types), *by_relation)
 
 
 class Dataset:
@@ -46,7 +49,8 @@ class Dataset:
                node_time (num_nodes)
     path       its directory, or None where it is in memory
     edge_map   int64 (num_edges) or None: the numbers that its edges have where it came from
-    schema     of a graph with types what they are; else None. Features are node_feat.TYPE then
+    schema     of a graph with types what they are; else None. Features are node_feat.TYPE then,
+               edge_feat.SOURCE.RELATION.TARGET, and times edge_time.SOURCE.RELATION.TARGET
     words      what messages call its arrays, by their names: that where they came from
     """
 
@@ -61,7 +65,7 @@ class Dataset:
         self.metadata, self.arrays = dict(metadata), dict(arrays)
         self.path, self.edge_map = path, edge_map
         self.schema = _typed.schema_of(self.metadata, path or "data")
-        own = {name: f"data.arrays['{name}']" for name in NAMES}
+        own = {name: f"data.arrays['{name}']" for name in names_of(self.schema)}
         self.words = own if words is None else dict(words)
 
     @property
@@ -171,6 +175,19 @@ class Dataset:
             what = f"{self.path}/edge_feat.npy" if self.path else self.words["edge_feat"]
             _check_edge_feat(self.arrays["edge_feat"], self.num_edges, what)
         return {BY_EDGE[name]: self.arrays[name] for name in BY_EDGE if name in self.arrays}
+
+    def edge_attr(self) -> Dict[Tuple[str, str, str], np.ndarray]:
+        """Of a graph with types the features of edges, by relation, in the order of its edges.
+        UsageError for some of another shape or type."""
+        found = {}
+        for r in self.schema.relations if self.schema else ():
+            name = f"edge_feat.{r.file}"
+            if name not in self.arrays:
+                continue
+            what = f"{self.path}/{name}.npy" if self.path else self.words.get(name, name)
+            _check_edge_feat(self.arrays[name], r.n_edges, what)
+            found[r.key] = self.arrays[name]
+        return found
 
     def labels(self) -> np.ndarray:
         """int64 (num_nodes) classes, -1 unlabelled; of other tasks float32 (num_nodes,
@@ -334,6 +351,7 @@ def from_pyg(
     edge_attr: bool = True,
     features: bool = True,
     first: Optional[str] = None,
+    time_attr: Optional[str] = None,
 ) -> Dataset:
     """A data set of a torch_geometric.data.Data, or of a HeteroData, of each of whose types and
     relations the following are taken.
@@ -345,7 +363,7 @@ def from_pyg(
                 column a label; floats are numbers. `task` ("multiclass", "multilabel",
                 "regression") says otherwise
     train_mask, val_mask, test_mask   (num_nodes) bool, or ids
-    edge_attr   features of edges, (num_edges, ...): floats, integers or bools; not of a HeteroData
+    edge_attr   features of edges, (num_edges, ...): floats, integers or bools
     weight_attr   name of the edges' weights (num_edges); None: edge_weight, where there is one;
                 False: without. Relations of a HeteroData that have none have 1
     labels, edge_attr, features   whether y, edge_attr, x are taken; of a HeteroData features=False
@@ -353,21 +371,27 @@ def from_pyg(
     splits      which of "train", "val", "test" are taken, where there are such masks
     first       of a HeteroData the type that has labels, masks and seeds; None: the first one with
                 y or train_mask
+    time_attr   of a HeteroData the name of times, int64: of edges, by relation, or of vertices, by
+                type, whose edges to others have then the time of their source. Relations and types
+                that have none are of any time. Edges of one destination are then by time
 
     What else `data` has is not stored.
     """
     if hasattr(data, "edge_types") and not holds_graphs(data):
         from . import _hetero
 
-        return _hetero.from_pyg(data, first, weight_attr, task, labels, splits, not features)
+        return _hetero.from_pyg(
+            data, first, weight_attr, task, labels, splits, not features, edge_attr, time_attr
+        )
     if holds_graphs(data) or not hasattr(data, "edge_index"):
         advice = ": use data[0]" if holds_graphs(data) else ""
         raise UsageError(
             f"data: is {type(data).__name__}, wanted a torch_geometric.data.Data with "
             f"edge_index{advice}"
         )
-    if first is not None:
-        raise UsageError(f"first={first!r}: is for a HeteroData: leave it out")
+    for name, given in ("first", first), ("time_attr", time_attr):
+        if given is not None:
+            raise UsageError(f"{name}={given!r}: is for a HeteroData: leave it out")
     if data.edge_index is None:
         raise UsageError(
             "data.edge_index: is missing: where there is an adj_t, use "

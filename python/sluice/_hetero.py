@@ -11,6 +11,7 @@ from . import _dataset, _typed
 from ._errors import UsageError
 
 NAME_MAX = 63
+Relation = Tuple[str, str, str]
 
 
 def to_pyg(dataset: "_dataset.Dataset", schema: "_typed.Schema") -> Any:
@@ -33,7 +34,7 @@ def to_pyg(dataset: "_dataset.Dataset", schema: "_typed.Schema") -> Any:
             mask = np.zeros(n, bool)
             mask[arrays[f"{split}_idx"]] = True
             first[f"{split}_mask"] = torch.from_numpy(mask)
-    by_edge = dataset.by_edge()
+    by_edge, edge_attr = dataset.by_edge(), dataset.edge_attr()
     for r in schema.relations:
         rows = np.asarray(arrays["indptr"][r.first_row : r.first_row + r.target.n + 1])
         edges = np.empty((2, r.n_edges), np.int64)
@@ -44,6 +45,8 @@ def to_pyg(dataset: "_dataset.Dataset", schema: "_typed.Schema") -> Any:
         for name, values in by_edge.items():
             of_relation = values[r.first_edge : r.first_edge + r.n_edges]
             data[r.key][name] = torch.from_numpy(of_relation)
+        if r.key in edge_attr:
+            data[r.key].edge_attr = torch.from_numpy(edge_attr[r.key])
     return data
 
 
@@ -124,6 +127,8 @@ def from_pyg(
     labels: bool = True,
     splits: Sequence[str] = _dataset.SPLITS,
     as_they_are: bool = False,
+    edge_attr: bool = True,
+    time_attr: Optional[str] = None,
 ) -> "_dataset.Dataset":
     """A data set of a HeteroData, as _dataset.from_pyg() says. as_they_are: features that a data
     set has not in that shape and type are left out."""
@@ -138,7 +143,22 @@ def from_pyg(
         _add_type(arrays, words, data[name], name, n, as_they_are, *taken.get(name, (False, ())))
         for name, n in counts.items()
     ]
-    places = _add_edges(arrays, data, counts)
+    times = _times_of(data, time_attr, counts) if time_attr is not None else {}
+    places = _add_edges(arrays, data, counts, times)
+    if time_attr is not None and time_attr in data[first]:
+        what, shape = f"data['{first}']", (counts[first],)
+        arrays["node_time"] = _whole_numbers(data[first], time_attr, what, shape)
+    words["node_time"] = f"data['{first}'].{time_attr}"
+    for key, order in places.items():
+        file = ".".join(key)
+        if key in times:
+            arrays[f"edge_time.{file}"] = times[key][order]
+        words[f"edge_time.{file}"] = f"data[{key}].{time_attr}"
+        words[f"edge_feat.{file}"] = what = f"data[{key}].edge_attr"
+        if edge_attr and data[key].get("edge_attr") is not None:
+            feat = np.ascontiguousarray(_dataset._array(data[key].edge_attr, what))
+            _dataset._check_edge_feat(feat, len(order), what)
+            arrays[f"edge_feat.{file}"] = feat[order]
     weights = _weights_of(data, places, weight_attr)
     if weights is not None:
         arrays["edge_weight"] = weights
@@ -194,18 +214,51 @@ def _add_type(
     return out
 
 
+def _whole_numbers(store: Any, name: str, of: str, shape: Tuple[int, ...]) -> np.ndarray:
+    values = _dataset._array(store[name], f"{of}.{name}")
+    if values.dtype.kind not in "iu" or values.shape != shape:
+        raise UsageError(
+            f"{of}.{name}: is {values.dtype} {list(values.shape)}, wanted whole numbers "
+            f"{list(shape)}"
+        )
+    return values.astype(np.int64)
+
+
+def _times_of(data: Any, name: str, counts: Mapping[str, int]) -> Dict[Relation, np.ndarray]:
+    """Of each relation that has some the times of its edges: its own, or their sources'."""
+    of_types = [key for key in data.node_types if name in data[key]]
+    of_relations = [key for key in data.edge_types if name in data[key]]
+    if bool(of_types) == bool(of_relations):
+        found = "both types and relations have" if of_types else "no type and no relation has"
+        raise UsageError(f"time_attr={name!r}: {found} it, wanted it of vertices, or of edges")
+    times = {}
+    for key in data.edge_types:
+        if key in of_relations:
+            n = _edges_of(data[key], key, counts).shape[1]
+            times[key] = _whole_numbers(data[key], name, f"data[{key}]", (n,))
+        elif key[0] in of_types:
+            what = f"data['{key[0]}']"
+            of_source = _whole_numbers(data[key[0]], name, what, (counts[key[0]],))
+            times[key] = of_source[_edges_of(data[key], key, counts)[0]]
+    return times
+
+
 def _add_edges(
-    arrays: Dict[str, np.ndarray], data: Any, counts: Mapping[str, int]
-) -> Dict[Tuple[str, str, str], np.ndarray]:
+    arrays: Dict[str, np.ndarray],
+    data: Any,
+    counts: Mapping[str, int],
+    times: Mapping[Relation, np.ndarray],
+) -> Dict[Relation, np.ndarray]:
     """Puts indptr and indices into the arrays; returns the columns of each relation's edge_index in
-    the order of the data set."""
+    the order of the data set: by target, and then by time where there are some."""
     base = dict(zip(counts, np.cumsum([0, *counts.values()])))
-    places: Dict[Tuple[str, str, str], np.ndarray] = {}
+    places: Dict[Relation, np.ndarray] = {}
     indices, degrees = [], []
     for key in data.edge_types:
         _check_name(key[1], "relation")
         edges = _edges_of(data[key], key, counts)
-        places[key] = np.argsort(edges[1], kind="stable")
+        by = (times[key], edges[1]) if key in times else (edges[1],)
+        places[key] = np.lexsort(by)
         indices.append(edges[0][places[key]] + base[key[0]])
         degrees.append(np.bincount(edges[1], minlength=counts[key[2]]))
     arrays["indptr"] = np.concatenate([[0], np.cumsum(np.concatenate(degrees))]).astype(np.int64)

@@ -239,7 +239,12 @@ def schema_of(source: Source) -> Optional["_typed.Schema"]:
     return _typed.schema_at((source.job or {}).get("dataset"))
 
 
-def source_of(data: Any, weight_attr: Optional[str] = None, split: Any = None) -> Source:
+def source_of(
+    data: Any,
+    weight_attr: Optional[str] = None,
+    split: Any = None,
+    time_attr: Optional[str] = None,
+) -> Source:
     """What the loader's first argument is; `split`: whose vertices are wanted. UsageError for
     anything else."""
     if isinstance(data, (str, os.PathLike)):
@@ -287,8 +292,10 @@ def source_of(data: Any, weight_attr: Optional[str] = None, split: Any = None) -
             weight_attr or False,
             labels=False,
             splits=splits,
+            edge_attr=False,
             features=False,
             first=named if isinstance(named, str) and named in data.node_types else None,
+            time_attr=time_attr,
         )
         return Source(dataset=dataset, pyg=data)
     if hasattr(data, "edge_index") or _dataset.holds_graphs(data):
@@ -465,11 +472,17 @@ def put_times(job: Dict[str, Any], source: Source, asked: Mapping[str, Any]) -> 
             raise UsageError(f"{given}: is for sampling by time: give time_attr='time', too")
     if name is None:
         return
-    made = source.dataset is not None and "edge_time" not in source.dataset.arrays
-    if name not in TIME_NAMES or made:
+    arrays = source.dataset.arrays if source.dataset is not None else {"edge_time": None}
+    made = not any(array.partition(".")[0] == "edge_time" for array in arrays)
+    hetero = source.pyg is not None and not made
+    if (name not in TIME_NAMES and not hetero) or made:
         raise UsageError(
             f"time_attr={name!r}: wanted 'time', of a data set directory or a sluice.Dataset that "
             "has edge_time, rising in each list: `sluice import edgelist --times` makes one"
+        )
+    if hetero and "node_time" not in arrays and asked.get("input_time") is None:
+        raise UsageError(
+            f"input_time: is needed: edges have times (time_attr={name!r}), and seeds have none"
         )
     if rule is not None and rule not in TIME_RULES:
         raise UsageError(f"temporal_strategy={rule!r}: wanted 'uniform' or 'last'")
@@ -477,17 +490,17 @@ def put_times(job: Dict[str, Any], source: Source, asked: Mapping[str, Any]) -> 
 
 
 def times_of(asked: Any, seeds: Optional[np.ndarray], dataset: Dataset) -> Optional[np.ndarray]:
-    """int64 (num_nodes) from times of the seeds, None: of all vertices. UsageError."""
+    """int64 (num_seedable) from times of the seeds, None: of all vertices. UsageError."""
     if asked is None:
         return None
     time = _dataset._array(asked, "input_time")
-    n = dataset.num_nodes if seeds is None else len(seeds)
+    n = dataset.num_seedable if seeds is None else len(seeds)
     if time.dtype.kind not in "iu" or time.shape != (n,):
         raise UsageError(
             f"input_time: is {time.dtype} {list(time.shape)}, wanted whole numbers [{n}], one for "
             "each of input_nodes"
         )
-    out = np.zeros(dataset.num_nodes, np.int64)
+    out = np.zeros(dataset.num_seedable, np.int64)
     out[slice(None) if seeds is None else seeds] = time
     return out
 
@@ -502,7 +515,8 @@ def plan(
     """The job of a loader, by its arguments (None: not given). The data set in memory is that of
     rank 0, which starts the job. links: whose items are pairs, which input_nodes are then, too."""
     weight_attr, input_nodes = asked["weight_attr"], asked["input_nodes"]
-    source = source_of(data, weight_attr, None if links else input_nodes)
+    time_attr = asked.get("time_attr")
+    source = source_of(data, weight_attr, None if links else input_nodes, time_attr)
     if source.job_text is not None:
         return Plan(source.job_text, source.origin or "job")
     schema = schema_of(source)

@@ -424,15 +424,17 @@ class Loader:
         """What the job's data set has beside what the job reads. Of a Data all is taken from there.
         """
         known = _batch.Known()
+        edge_attr: Mapping[Any, Any] = {}
         if self._plan.pyg is None:
             try:
                 dataset = _dataset.open_dataset(self._dataset_path)
                 known = _batch.known_of(dataset, kind, pin)
+                edge_attr = _batch.rows_of(dataset.edge_attr(), kind)
             except UsageError as error:
                 raise self._handle.worded(error) from None
         known = known._replace(edge_numbers=self._plan.edge_map)
         schema = _typed.schema_of_info(self._info)
-        return known if schema is None else _typed.Known(schema, known)
+        return known if schema is None else _typed.Known(schema, known, edge_attr)
 
     def _text_anywhere(self) -> str:
         """The job, also when the working directory has changed."""

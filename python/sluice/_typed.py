@@ -43,6 +43,11 @@ class Relation(NamedTuple):
         """As jobs and messages have it."""
         return "{} -{}-> {}".format(*self.key)
 
+    @property
+    def file(self) -> str:
+        """As names of files have it."""
+        return ".".join(self.key)
+
 
 class Schema(NamedTuple):
     types: Sequence[Type]
@@ -196,6 +201,7 @@ class Known(NamedTuple):
 
     schema: Schema
     plain: "_batch.Known" = _batch.Known()  # of all edges of all relations
+    edge_attr: Mapping[Key, Any] = {}  # of the edges of those relations that have some
 
     def seeds(self, fields: Fields) -> Dict[str, Any]:
         """Those fields of a batch that are of its seeds, or its pairs."""
@@ -234,6 +240,7 @@ class Known(NamedTuple):
         x           (n_nodes, feat_dim), where it has features; else num_nodes
         n_id        int64 (n_nodes): numbers in the type
         num_sampled_nodes  list of int, by hop
+        batch       int64 (n_nodes): number of the seed that a vertex is of, where disjoint
 
         and of that of the seeds input_id, batch_size, of the first one y, as of a plain graph; of a
         relation
@@ -256,6 +263,9 @@ class Known(NamedTuple):
             else:
                 store["num_nodes"] = n
             store["n_id"] = finish(view(mine.nodes, (n,), "<i8"))
+            if arrays.seed_of:
+                at = arrays.seed_of + 8 * lent.parts[i].first
+                store["batch"] = finish(view(at, (n,), "<i8"))
             store["num_sampled_nodes"] = _batch.differences(lent.parts[i].n_after[: n_hops + 1])
             out[kind.name] = store
         if not lent.n_pairs:
@@ -299,6 +309,8 @@ class Known(NamedTuple):
             for name, whole in plain.edge_rows.items()
         }
         numbers = plain.edge_numbers
+        if relation.key in self.edge_attr:
+            out["edge_attr"] = _batch.take(self.edge_attr[relation.key], ids, 0, plain.pin)
         return {**out, "e_id": finish(ids if numbers is None else numbers[places])}
 
 

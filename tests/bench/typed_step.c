@@ -1,7 +1,7 @@
 /*
  * typed_step.c - what one batch of training costs on a graph of several types.
  *
- *   typed_step [--kind rsage|rgat|rgcn] [--rounds 9]
+ *   typed_step [--kind rsage|rgat|rgcn|hgt] [--rounds 9]
  *
  * One block with about as many vertices and edges as 1024 seeds of ogbn_mag have at fanout 15,10
  * for each of its seven relations with reverses, made up, 128 features of every type, 2 x 128,
@@ -39,8 +39,10 @@ static const uint32_t DEGREE[RELATIONS] = {3, 8, 7, 8, 1, 10, 10}; // of a row
 static const struct sl_typed typed = {
     .n_types = TYPES, .n_relations = RELATIONS, .type = types, .relation = relations};
 
-static const char *const kinds[] = {
-    [SL_MODEL_RSAGE] = "rsage", [SL_MODEL_RGAT] = "rgat", [SL_MODEL_RGCN] = "rgcn"};
+static const char *const kinds[] = {[SL_MODEL_RSAGE] = "rsage",
+                                    [SL_MODEL_RGAT] = "rgat",
+                                    [SL_MODEL_RGCN] = "rgcn",
+                                    [SL_MODEL_HGT] = "hgt"};
 
 struct options {
     uint32_t kind, rounds;
@@ -176,7 +178,7 @@ static void run(const struct options *o)
     sl_model_fini(&model);
 }
 
-static const char *const words[] = {"rsage", "rgat", "rgcn", NULL};
+static const char *const words[] = {"rsage", "rgat", "rgcn", "hgt", NULL};
 // clang-format off
 static const struct sl_option options[] = {
     ARGUMENT_NUMBER("rounds", options, rounds, 1, ROUNDS_MAX),

@@ -258,6 +258,8 @@ static void as_jobs_do(const struct trace *t, const struct rule *rule, uint32_t 
         .n_slots = slots,
         .n_hot = rank ? slots * t->n_rows / t->n_elsewhere / 4 * 3 : 0,
         .window = rule->window,
+        .n_widths = 1,
+        .width[0].n_slots = slots,
     };
     struct sl_row_cache c;
     struct sl_row_places p = {0};
@@ -278,7 +280,7 @@ static void as_jobs_do(const struct trace *t, const struct rule *rule, uint32_t 
         for (uint32_t i = 0; i < p.n_missing; i++) {
             uint32_t slot;
             const bool hot = rank && rank[p.row[i]] < shape.n_hot;
-            if (sl_row_cache_take(&c, &use, p.row[i], hot, &slot) == SL_ROW_TAKEN)
+            if (sl_row_cache_take(&c, c.slots, &use, p.row[i], hot, &slot) == SL_ROW_TAKEN)
                 sl_row_cache_there(&c, slot);
         }
     }

@@ -19,15 +19,16 @@ def typed_job(box, **changes):
     )
 
 
-def undisturbed(box):
-    return box.undisturbed("crash-typed", typed_job(box))
+def undisturbed(box, name="crash-typed", **changes):
+    return box.undisturbed(name, typed_job(box, **changes))
 
 
-def dies(box, point):
-    result, report = box.run(typed_job(box), env={"SLUICE_FAILPOINT": point})
+def dies(box, point, **changes):
+    config = typed_job(box, **changes)
+    result, report = box.run(config, env={"SLUICE_FAILPOINT": point})
     result.ok()
     assert len(report["restarts"]) == 1, report["restarts"]
-    assert fingerprint(report) == undisturbed(box)
+    assert fingerprint(report) == undisturbed(box, "-".join(["crash-typed", *changes]), **changes)
 
 
 @cases("sampler_drawn:5", "trainer_gradient:7")
@@ -40,6 +41,21 @@ def test_worker_dies(box, point):
        "trainer_extracted:8", "trainer_apply:3", "trainer_flipped:4", "trainer_done:9")
 def test_worker_dies_anywhere(box, point):
     dies(box, point)
+
+
+# Authors have no features.
+LEARNED = {"features.kind": "both", "features.dim": 6}
+
+
+@cases("trainer_rows_marked:5")
+def test_worker_dies_over_learned_rows(box, point):
+    dies(box, point, **LEARNED)
+
+
+@whole
+@cases("trainer_rows_made:2", "trainer_rows_copy:9", "trainer_gradient:3")
+def test_worker_dies_anywhere_with_learned_rows(box, point):
+    dies(box, point, **LEARNED)
 
 
 def gone_on(box, point):

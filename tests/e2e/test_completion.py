@@ -65,6 +65,7 @@ ANSWERS = {
     "run --no-such-option ": {":files *.json"},
     "nonsense ": set(),
     "help insp": {"inspect"},
+    "schema order": {"order", "order.kind", "order.sequences", "order.excess_error"},
     "completion ": {"bash", "zsh"},
     "run --set epochs=5 --qui": {"--quiet"},
 }

@@ -28,7 +28,7 @@ HOST = os.uname().nodename
 @cases(*MPIS)
 def test_a_long_way_to_a_node_changes_nothing(box, mpi):
     nodes = Nodes(box, mpi, 2, far={"b": DELAY_S})
-    config = spread_job(shards(box, 2), output=box.path("runs/job"))
+    config = spread_job(box, shards(box, 2), output=box.path("runs/job"))
     result = ended(nodes, start(box, nodes, {**config, "checkpoint": {"every_updates": 4}})).ok()
     report = report_of(box)
     assert fingerprint(report) == spread_alone(box), str(result)

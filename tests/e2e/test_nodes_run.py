@@ -5,6 +5,7 @@ import shutil
 
 from harness import cases, fingerprint, go_on, read_json, small_job, whole
 from nodes import KINDS, SIDE_BY_SIDE, Nodes, Ranks, plugin
+from test_typed_jobs import papers
 
 MPIS = ("openmpi", "mpich")
 # Where a link may die. Those of nodes/ come before, but for the last.
@@ -16,6 +17,7 @@ GAT = {"model.kind": "gat", "model.heads": 2}
 CLIPPED = {"model.kind": "gin", "model.norm": "batch", "optimizer.clip_norm": 0.5}
 PRESC = {"cache": {"policy": "presc", "presample_epochs": 1, "ratio": 0.2}}
 STORAGE = {"store": {"features": "storage"}}
+SHARES = {"order.epochs_per_pass": 3, "epochs": 4}
 SGD = {"optimizer": {"kind": "sgd", "lr": 0.05, "momentum": 0.9}}
 
 
@@ -84,9 +86,18 @@ def test_bits_are_those_of_one_node_with_mpich(box, kind, n, changes):
 
 
 @whole
-@cases(("presc", 4, PRESC), ("storage", 2, STORAGE), ("sgd", 3, SGD))
+@cases(("presc", 4, PRESC), ("storage", 2, STORAGE), ("sgd", 3, SGD), ("shares", 2, SHARES))
 def test_bits_are_those_of_one_node_whatever_it_has(box, kind, n, changes):
     check_same(box, kind, n, MPIS[0], changes)
+
+
+@cases(
+    ("rsage", 2, {}),
+    ("rgat", 3, {"model.heads": 2, "sampler.kind": "labor"}),
+)
+def test_bits_of_a_graph_of_several_types_are_those_of_one_node(box, kind, n, changes):
+    changes = {"dataset": papers(box), "model.kind": kind, "sampler.expand": "new", **changes}
+    check_same(box, f"typed-{kind}", n, MPIS[0], changes)
 
 
 @whole

@@ -7,6 +7,7 @@ import re
 from browser import Browser
 from harness import Daemon, read_json, small_job
 from test_http import TOKEN, slow_job, start_shown, write_token
+from test_typed_jobs import job as typed_job
 
 LOAD_MAX_BYTES = 100 << 10
 SCREENS = os.environ.get("SLUICE_TEST_SCREENS")  # a folder that pictures are kept in
@@ -221,6 +222,7 @@ def test_the_report_is_drawn_without_a_server(box):
         assert browser.value("document.querySelectorAll('#pipe .worker').length") >= 2
         assert browser.text("#tiles div:nth-child(4) dd").endswith("%"), "a test accuracy"
         assert browser.text("#steer") == "" and browser.text("#pick") == ""
+        assert browser.value("document.querySelector('#types-card').hidden")
         assert browser.problems() == [], browser.problems()
         assert browser.requests() == [f"file://{html}"], browser.requests()
         assert_fits(browser)
@@ -232,6 +234,29 @@ def test_the_report_is_drawn_without_a_server(box):
         browser.size(390, 844)
         browser.until("document.querySelector('#pipe svg').clientWidth < 390", "narrow pipeline")
         assert_fits(browser)
+
+
+def test_types_are_drawn_where_they_are_opened(box):
+    config = typed_job(box, epochs=1)
+    report = box.run(config)[1]
+    html = box.path("out.html")
+    box.sluice("report", config["output"], "--html", "--out", html).ok()
+    with Browser(box) as browser:
+        browser.open(f"file://{html}")
+        browser.until("document.querySelector('#state')?.textContent === 'done'", "state")
+        card, rows = "document.querySelector('#types-card')", "'#types tbody tr'"
+        assert browser.value(f"{card}.hidden === false && {card}.open === false")
+        assert browser.value(f"document.querySelectorAll({rows}).length") == 0
+        browser.value(f"{card}.open = true")
+        browser.until(f"document.querySelectorAll({rows}).length === 3 + 6", "types, relations")
+        drawn = browser.value(f"[...document.querySelectorAll({rows})].map((e) => e.innerText)")
+        assert drawn[1].split("\t")[0] == "author" and drawn[1].split("\t")[2:] == [
+            "0 %", "0 B", "0 B"], drawn
+        edges = [r["sampled_edges"] for r in report["relations"]]
+        name, _, share = drawn[3].split("\t")
+        assert name == "author -writes-> paper", drawn
+        assert abs(float(share[:-2]) - 100 * edges[0] / sum(edges)) < 1, (share, edges)
+        assert browser.problems() == [], browser.problems()
 
 
 def test_the_report_is_read_without_scripts(box):

@@ -2,13 +2,15 @@
 
 import os
 import resource
+import shutil
 import subprocess
 
 import numpy as np
 
-from harness import BIN, SHARED_DATA, Skip, cases, gone, planted, whole, write_dataset
+from harness import BIN, SHARED_DATA, Skip, cases, gone, planted, read_json, whole, write_dataset
 from test_bad_input import refused
 from test_data_tools import leftovers
+from test_typed_jobs import job, papers
 
 FAKE = os.path.join(os.path.dirname(BIN), "lib", "fake_metis.so")
 NOWHERE = {"SLUICE_METIS": "/none/libmetis.so"}
@@ -90,6 +92,31 @@ def test_without_metis(box):
     check_figures(arrays, np.load(box.path("data", "node_part.npy")), said)
     text = box.sluice("partition", "data", "--parts", "3", "--force", env=NOWHERE).ok().out
     assert "libmetis5" in text, text
+
+
+@cases(*METHODS)
+def test_types_are_one_numbering(box, method):
+    """Figures of all relations together; batches of one part train; shards are refused."""
+    if method.startswith("metis") and not has_metis(box):
+        raise Skip("libmetis5 is not installed")
+    shutil.copytree(papers(box, 400), box.path("data"))
+    about = read_json(box.path("data", "metadata.json"))
+    count = {t["name"]: t["count"] for t in about["types"]}
+    first = dict(zip(count, np.cumsum([0, *count.values()])))
+    rows = [first[r["target"]] + np.arange(count[r["target"]]) for r in about["relations"]]
+    said = partition(box, "--parts", "3", "--method", method, "--batch", "50", "--fanout", "3,3")
+    part, indptr, indices = (np.load(box.path("data", f"{name}.npy"))
+                             for name in ("node_part", "indptr", "indices"))
+    to = np.repeat(np.concatenate(rows), np.diff(indptr))
+    assert said["cut"] == (part[to] != part[indices]).sum() > 0, said
+    assert said["vertices"]["all"] == len(part) == about["num_nodes"], said
+    assert 0 < said["rows"]["remote"] < said["rows"]["all"], said
+    if method in ("stream", "metis"):
+        assert said["cut_share"] < 0.6 < said["rows"]["random_share"], said
+    refused(box, box.sluice("partition", "data", "--parts", "3", "--out", "shards"),
+            "several types", "FILE.npy", output="shards")
+    if method == "stream":
+        box.run(job(box, dataset="data", **{"order.kind": "parts"}))[0].ok()
 
 
 def test_many_parts_of_little(box):

@@ -404,7 +404,6 @@ says("wanted relations of the graph: ('author', 'writes', 'paper')", unknown)
 says("has nothing for ('paper', 'cites', 'paper')", {("author", "writes", "paper"): [1, 1]})
 says("adj='csc': is for graphs of one type", adj="csc", arrays="pyg") if arrays_of_pyg else None
 says("sampler.subgraph", subgraph_type="induced")
-says("sampler.disjoint", disjoint=True)
 for wrong, words in ((None, "is of no relation"), (keys[0], "which has no reverse_of"),
                      (("author", "x", "paper"), "wanted relations of the graph"),
                      ((keys[0], [[64], [0]]), "wanted a number within type author")):
@@ -425,6 +424,101 @@ def test_what_is_not_there(box):
     head = "arrays_of_pyg = False\n"
     program = HEAD + head + REFUSED
     assert run(box, program, typed_dataset(box), box.shared_dataset("planted")) == "ok\n"
+
+
+FACTS = """
+# Times of two relations, rising in each list; features of two, of widths of their own.
+rng = np.random.default_rng(5)
+timed = {keys[0]: None, ("paper", "rev_writes", "author"): None}
+for r in schema.relations:
+    if r.key in timed:
+        time = timed[r.key] = rng.integers(0, 30, r.n_edges)
+        rows = graph["indptr"][r.first_row : r.first_row + r.target.n + 1] - r.first_edge
+        for first, last in zip(rows, rows[1:]):
+            time[first:last].sort()
+        graph[f"edge_time.{r.file}"] = time
+feat = {keys[0]: rng.random((schema.relations[0].n_edges, 3)), keys[1]: None}
+feat[keys[1]] = np.arange(schema.relations[1].n_edges)
+for r in schema.relations[:2]:
+    graph[f"edge_feat.{r.file}"] = feat[r.key]
+graph["node_time"] = rng.integers(0, 32, schema.types[0].n)
+memory = sluice.Dataset(sluice.open(path).metadata, graph)
+memory.save("timed")
+
+def check(batch, fanout, bound, last):  # of each seed; returns how many edges were too late
+    check_rows(batch)
+    n_late = 0
+    for r in schema.relations:
+        store, target = batch[r.key], batch[r.target.name]
+        assert ("edge_attr" in store) == (r.key in feat)
+        if r.key in feat:
+            assert store.edge_attr.dtype == feat[r.key].dtype
+            assert (store.edge_attr == feat[r.key][store.e_id]).all()
+        source_tree, tree = batch[r.source.name].batch[store.edge_index[0]], target.batch
+        assert (source_tree == tree[store.edge_index[1]]).all()
+        begins = np.cumsum([0, *target.num_sampled_nodes])
+        for hop, most in enumerate(fanout):
+            for row in range(begins[hop], begins[hop + 1]):
+                v = r.first_row + target.n_id[row]
+                there = np.arange(*graph["indptr"][v : v + 2]) - r.first_edge
+                n_late += len(there)
+                if r.key in timed:
+                    there = there[timed[r.key][there] <= bound[tree[row]]]
+                n_late -= len(there)
+                mine = store.e_id[store.edge_index[1] == row]
+                assert len(mine) == (min(len(there), most) if most >= 0 else len(there))
+                assert set(mine) <= set(there)
+                if last and r.key in timed:
+                    assert (mine == there[len(there) - len(mine):]).all()
+    return n_late
+
+nodes = rng.permutation(schema.types[0].n)[:20]
+for data, strategy, fanout in ("timed", "uniform", [5, -1, 2]), (memory, "last", [3, 4, 2]):
+    more = dict(time_attr="time", temporal_strategy=strategy, batch_size=7)
+    for input_time in None, rng.integers(0, 30, len(nodes)):
+        with open_loader(data, fanout, input_nodes=nodes, input_time=input_time, **more) as loader:
+            n_late = 0
+            for batch in loader:
+                first = batch["author"]
+                bound = graph["node_time"][first.n_id[: first.batch_size]]
+                if input_time is not None:
+                    bound = input_time[first.input_id]
+                assert len(np.unique(first.batch)) == first.batch_size
+                n_late += check(batch, fanout, bound, strategy == "last")
+            assert n_late > 100
+            bound = graph["node_time"][nodes] if input_time is None else input_time
+            check(loader([3, 0, 7]), fanout, bound[[3, 0, 7]], strategy == "last")
+for n in 1, 2:  # without times, seed by seed
+    with open_loader("timed", [4, 3], batch_size=1, input_nodes=nodes, shuffle=False) as alone:
+        with open_loader("timed", [4, 3], batch_size=9, input_nodes=nodes, shuffle=False,
+                         disjoint=True, samplers=n) as loader:
+            ones, done = list(alone), 0
+            for batch in loader:
+                for tree in range(batch["author"].batch_size):
+                    for t in schema.types:
+                        mine = batch[t.name].n_id[batch[t.name].batch == tree]
+                        assert mine.tolist() == ones[done][t.name].n_id.tolist(), t
+                    for r in schema.relations:
+                        store = batch[r.key]
+                        of = batch[r.target.name].batch[store.edge_index[1]]
+                        assert store.e_id[of == tree].tolist() == ones[done][r.key].e_id.tolist()
+                    done += 1
+            assert done == len(nodes)
+assert "has no node_time.npy" in refused(open_loader, path, time_attr="time")
+said = refused(open_loader, path, time_attr="time", input_nodes=[1], input_time=[3])
+assert "has no edge_time.SOURCE.NAME.TARGET.npy, such as edge_time.author.writes.paper" in said
+graph[f"edge_feat.{schema.relations[0].file}"] = feat[keys[0]][:9]
+wrong = sluice.Dataset(sluice.open(path).metadata, graph)
+said = refused(wrong.edge_attr)
+assert said.startswith("data.arrays['edge_feat.author.writes.paper']: is float64 [9, 3]"), said
+print("ok")
+"""
+
+
+def test_edges_have_times_and_features(box):
+    """In any hop no edge is later than its seed, in relations that have times; as many are drawn as
+    there are, or the latest. Disjoint, each seed has what a batch of it alone has."""
+    assert run(box, HEAD + FACTS, typed_dataset(box, reverse=True)) == "ok\n"
 
 
 PYG = """
@@ -576,6 +670,56 @@ wrong[writes].edge_index[1, 3] = 0
 bad("weight_attr: no relation of data has 'none'", weight_attr="none")
 wrong["a b"].num_nodes = 3
 bad("data: has type 'a b', wanted 1 to 63 letters, digits")
+
+# Times of a HeteroData: of edges, or of vertices, whose edges have those of their sources.
+rng = np.random.default_rng(2)
+timed = data.clone()
+for at, key in enumerate(timed.edge_types):
+    edges = timed[key].edge_index.flip(1)
+    timed[key].edge_index = edges
+    if at < 2:
+        timed[key].when = torch.from_numpy(rng.integers(0, 30, edges.shape[1]))
+for t in "author", "paper":
+    timed[t].born = torch.from_numpy(rng.integers(0, 30, timed[t].num_nodes))
+seeds, at = torch.arange(60), torch.from_numpy(rng.integers(0, 30, 60))
+for name, strategy in ("when", "uniform"), ("born", "last"):
+    more = dict(input_nodes=("paper", seeds), time_attr=name, temporal_strategy=strategy)
+    n_edges = n_all = 0
+    for input_time in (at, None) if name == "born" else (at,):
+        with sluice.NeighborLoader(timed, [-1, -1], 16, input_time=input_time, **more) as loader:
+            for batch in loader:
+                bound = timed["paper"].born[seeds] if input_time is None else at
+                bound = bound[batch["paper"].input_id]
+                for key in timed.edge_types:
+                    store, source = batch[key], batch[key[0]]
+                    tree = batch[key[2]].batch[store.edge_index[1]]
+                    time = None
+                    if name == "when" and name in timed[key]:
+                        time = timed[key].when[store.e_id]
+                    elif name == "born" and name in timed[key[0]]:
+                        time = timed[key[0]].born[source.n_id[store.edge_index[0]]]
+                    if time is not None:
+                        assert (time <= bound[tree]).all()
+                        n_edges += len(time)
+                    if time is not None and "paper" == key[2]:  # of seeds all that may be there
+                        whole = timed[key]
+                        times = whole.when if name == "when" else (
+                            timed[key[0]].born[whole.edge_index[0]])
+                        for row in range(batch["paper"].batch_size):
+                            v = batch["paper"].n_id[row]
+                            there = (whole.edge_index[1] == v) & (times <= bound[row])
+                            found = store.e_id[store.edge_index[1] == row]
+                            assert found.sort()[0].tolist() == there.nonzero()[:, 0].tolist()
+    assert n_edges > 50
+for words, more in (
+    ("input_time: is needed", dict(time_attr="when")),
+    ("time_attr='then': no type and no relation has it", dict(time_attr="then")),
+):
+    said = refused(sluice.NeighborLoader, timed, [2], 2, ("paper", seeds), **more)
+    assert words in said, said
+timed["paper"].when = timed["paper"].born
+said = refused(sluice.NeighborLoader, timed, [2], 2, ("paper", seeds), time_attr="when")
+assert "both types and relations have it" in said, said
 import sluice.pyg
 assert "which sluice.NeighborLoader takes" in refused(sluice.pyg.Sampler, path, [1])
 says("adj='csc': is for graphs of one type", adj="csc", arrays="pyg")

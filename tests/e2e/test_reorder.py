@@ -1,12 +1,14 @@
 """`sluice reorder`: the same graph under other numbers, and the same training."""
 
 import os
+import shutil
 
 import numpy as np
 
 from harness import cases, metadata_of, planted, read_json, small_job, write_dataset
 from test_bad_input import refused
-from test_data_tools import check_dataset, digest_of, leftovers
+from test_data_tools import check_dataset, digest_of, leftovers, load
+from test_typed_jobs import job, papers
 
 KINDS = ("degree", "hotness", "reads", "bfs")
 
@@ -206,6 +208,117 @@ def test_other_forms(box, form):
     else:
         assert (new["vertex_map"] == bfs_order(old)).all()
     box.sluice("inspect", "new").ok()
+
+
+# ---- graphs of several types --------------------------------------------------------------------
+
+
+def typed_graph(box, to="old"):
+    """Papers, authors and fields, with further arrays by edge, vertex and vertex of a type."""
+    shutil.copytree(papers(box, 400), box.path(to))
+    about, rng = read_json(box.path(to, "metadata.json")), np.random.default_rng(4)
+    authors = about["types"][1]["count"]
+    np.save(box.path(to, "edge_feat.npy"), rng.random((about["num_edges"], 2)))
+    writes = about["relations"][0]
+    np.save(box.path(to, "edge_feat.author.writes.paper.npy"), rng.random(writes["edges"]))
+    np.save(box.path(to, "node_year.npy"), rng.integers(0, 99, about["num_nodes"]))
+    np.save(box.path(to, "node_age.author.npy"), rng.integers(0, 99, authors).astype(np.int16))
+    return about, load(box.path(to))
+
+
+def typed_visits(about, arrays, fanout):
+    """Of vertices, by hops that draw for all that their batch knows; and what the last one reads of
+    an entry of their lists."""
+    count = {t["name"]: t["count"] for t in about["types"]}
+    first = dict(zip(count, np.cumsum([0, *count.values()])))
+    vertex = np.concatenate(
+        [first[r["target"]] + np.arange(count[r["target"]]) for r in about["relations"]]
+    )
+    degree, n = np.diff(arrays["indptr"]), about["num_nodes"]
+    row = np.repeat(np.arange(len(degree)), degree)
+    p = np.zeros(n)
+    p[arrays["train_idx"]] = 1
+    for k in fanout:
+        p = p + np.bincount(arrays["indices"], p[vertex[row]] * np.minimum(1, k / degree[row]), n)
+    read = np.bincount(vertex, np.minimum(degree, 5), n) / np.maximum(
+        np.bincount(vertex, degree, n), 1)
+    return p, p * read
+
+
+@cases(*KINDS)
+def test_types_keep_their_ids(box, by):
+    about, old = typed_graph(box)
+    reorder(box, by).ok()
+    said, new = read_json(box.path("new", "metadata.json")), load(box.path("new"))
+    assert (said["types"], said["relations"]) == (about["types"], about["relations"])
+    order = new["vertex_map"]
+    rank = np.argsort(order)
+    first = dict(zip((t["name"] for t in about["types"]),
+                     np.cumsum([0] + [t["count"] for t in about["types"]])))
+    before, after = rows_of(old), rows_of(new)
+    cuts = old["indptr"]
+    in_rows = {name: np.split(old[name], cuts[1:-1]) for name in ("edge_weight", "edge_feat")}
+    was, at = [], 0
+    for r in about["relations"]:
+        n = next(t["count"] for t in about["types"] if t["name"] == r["target"])
+        local = order[first[r["target"]] :][:n] - first[r["target"]]
+        assert sorted(local) == list(range(n)), r
+        was.extend(at + local)
+        at += n
+    for row, i in enumerate(was):
+        assert (after[row] == rank[before[i]]).all(), row
+    in_rows["edge_feat.author.writes.paper"] = np.split(old["edge_feat.author.writes.paper"],
+                                                        cuts[1:400])
+    for name, rows in in_rows.items():
+        wanted = np.concatenate([rows[i] for i in was[: len(rows)]])
+        assert (new[name] == wanted).all(), name
+    own = {t["name"]: order[first[t["name"]] :][: t["count"]] - first[t["name"]]
+           for t in about["types"]}
+    for name, rows in (("node_feat.paper", own["paper"]), ("node_label", own["paper"]),
+                       ("node_age.author", own["author"]), ("node_year", order)):
+        assert new[name].dtype == old[name].dtype and (new[name] == old[name][rows]).all(), name
+    for name in ("train_idx", "val_idx", "test_idx"):
+        assert (new[name] == rank[old[name]]).all(), name
+    visits, _ = typed_visits(about, old, [15, 10, 5])
+    keys = {"degree": np.bincount(old["indices"], minlength=about["num_nodes"]), "hotness": visits,
+            "reads": typed_visits(about, old, [15, 10])[1]}
+    for name, local in own.items():
+        if by in keys:
+            key = keys[by][first[name] + local]
+            assert (np.diff(key) <= 1e-6 * key[:-1]).all(), f"not by falling {by}: {name}"
+    box.sluice("inspect", "new").ok()
+
+
+def test_training_on_types_is_the_same_to_the_bit(box):
+    """Models, predictions and embeddings of a type; also where it is reordered twice."""
+    typed_graph(box)
+    reorder(box, "bfs", "old", "once").ok()
+    reorder(box, "hotness", "once", "new").ok()
+    sha = set()
+    for name in ("old", "new"):
+        result, report = box.run(job(box, dataset=name, output=f"runs/{name}"), name=name)
+        result.ok()
+        sha.add(report["params_sha256"])
+    assert len(sha) == 1
+    np.save(box.path("ids.npy"), np.array([7, 3, 11]))
+    for command, *arguments in (["predict"], ["embed", "--type", "author"],
+                                ["predict", "--nodes", "ids.npy"],
+                                ["embed", "--type", "author", "--nodes", "ids.npy"]):
+        made = []
+        for name in ("old", "new"):
+            box.sluice(command, "runs/old", "--dataset", name, "--out", "x.npy", "-f",
+                       *arguments).ok()
+            made.append(np.load(box.path("x.npy")))
+        assert (made[0] == made[1]).all(), (command, arguments)
+
+
+def test_a_map_across_types_is_refused(box):
+    about, _ = typed_graph(box)
+    crossed = np.arange(about["num_nodes"], dtype=np.int32)
+    crossed[[0, 400]] = [400, 0]
+    np.save(box.path("old", "vertex_map.npy"), crossed)
+    refused(box, reorder(box, "degree"),
+            "vertex_map.npy: element 0 is 400, wanted a vertex of type paper", output="new")
 
 
 BAD = {

@@ -1,9 +1,12 @@
 """Jobs on graphs of several types: what they learn, that it does not depend on who works, fanouts
 by relation, and what is not there yet."""
 
+import json
+import shutil
+
 import numpy as np
 
-from harness import cases, fingerprint, read_json, small_job, whole
+from harness import accuracies, cases, fingerprint, read_json, small_job, whole
 from test_bad_input import refused
 from test_external import begin, borrow
 from test_external import job as lent_job
@@ -57,6 +60,8 @@ def test_a_plan_has_types_and_relations(box):
     path = box.job(lent_job(box, dataset=papers(box)))
     found = box.sluice("run", path, "--dry-run", "-o", "json").ok().json()
     inspected = box.sluice("inspect", papers(box), "-o", "json").ok().json()
+    for kind in inspected["types"]:
+        del kind["unreached"]
     assert found["types"] == inspected["types"]
     for relation in inspected["relations"]:
         for key in "mean_degree", "max_degree", "empty_rows":
@@ -64,6 +69,28 @@ def test_a_plan_has_types_and_relations(box):
     assert found["relations"] == inspected["relations"]
     sizes = sum(t["feature_bytes"] for t in found["types"])
     assert found["store"]["feature_bytes"] == sizes > 0
+
+
+@cases("new", "all")
+def test_a_plan_tells_of_mini_batches(box, expand):
+    """At most so many vertices and edges, and not many more, than are drawn then."""
+    changes = {"sampler.expand": expand, "sampler.fanout": {"reviews": [0, 0], "*": [3, 2]}}
+    config = job(box, dataset=papers(box, 6000), **changes)
+    path = box.job(config)
+    said = box.sluice("run", path, "--dry-run", "-o", "json").ok().json()
+    forecast = said["mini_batch"]
+    assert forecast["edges"][REVIEWS] == 0 < forecast["edges"][WRITES], forecast
+    _, report = box.run({**config, "epochs": 1})
+    epoch = report["epochs"][0]
+    again = 3 * 64 if expand == "new" else 0  # of the first hop, which the second one has, too
+    for found, wanted in ((sum(forecast["vertices"].values()), epoch["input_nodes"]),
+                          (sum(forecast["edges"].values()) + again, epoch["sampled_edges"])):
+        assert 0.97 < found * epoch["batches"] / wanted < 1.35, (found, epoch)
+    width = {t["name"]: 4 * t["feat_dim"] for t in said["types"]}
+    wanted = sum(width[t] * n for t, n in forecast["vertices"].items())
+    assert abs(forecast["feature_bytes"] - wanted) <= sum(width.values()), forecast
+    text = box.sluice("run", path, "--dry-run", "--set", "output=runs/text").ok().out
+    assert "mini-batch  at most about " in text and "\ntopology    " in text, text
 
 
 REFUSED = {
@@ -75,11 +102,8 @@ REFUSED = {
         ("sampler.fanout", "same relation"),
     'sampler.fanout={"writes": [1, 1], "*": [1]}': ("sampler.fanout", '"*": found 1 entry'),
     "sampler.kind=walk": ("sampler.kind", '"walk"', "khop"),
-    "cache.policy=degree": ("cache.policy", "auto or none"),
-    "store.features=storage": ("store.features", "auto or memory"),
+    "cache.policy=degree": ("cache.policy", "auto or none", 'store.features to "storage"'),
     "order.kind=proximity": ("order.kind", "shuffled"),
-    "nodes=2": ("nodes: found 2", "set it to 1"),
-    "sampler.disjoint=true": ("sampler.disjoint", "take it out"),
 }
 
 
@@ -90,6 +114,36 @@ def test_what_is_not_there_is_refused(box):
     plan(box, 'sampler.fanout={"writes": [1, 1], "*": [1, 1]}').ok()
 
 
+def test_learned_rows_are_those_of_types_without_features(box):
+    changes = {"features.kind": "learned", "features.dim": 5}
+    said = plan(box, config=job(box, **changes))
+    refused(box, said, "features.kind", '"learned"', "file or both", 'take "both"')
+    said = plan(box, "features.kind=both", config=job(box, **changes)).ok().out
+    assert "learned     5 numbers a vertex: 80 B each" in said, said
+
+    def all_have_features(folder):
+        shutil.copytree(papers(box), folder, dirs_exist_ok=True)
+        about = read_json(folder + "/metadata.json")
+        for kind in about["types"]:
+            if not kind.get("feat_dim"):
+                kind["feat_dim"] = 1
+                np.save(f"{folder}/node_feat.{kind['name']}.npy",
+                        np.ones((kind["count"], 1), np.float32))
+        with open(folder + "/metadata.json", "w") as file:
+            json.dump(about, file)
+
+    changes = {"features.kind": "both", "dataset": box.shared_folder("bare", all_have_features)}
+    said = plan(box, config=job(box, **changes))
+    refused(box, said, "features.kind", "each of whose types has features", 'take "file"')
+    plan(box, "features.kind=file", config=job(box, **changes)).ok()
+
+
+def test_a_plan_of_several_nodes_foresees_no_shards(box):
+    said = plan(box, "nodes=2", "updates.batches_per_update=2", config=job(box)).ok().out
+    assert "rows        each node has all features: those of several types have no shards" in said
+    assert "the first epoch: 0 B of rows for training" in said, said
+
+
 def test_kinds_of_models_and_of_graphs_go_together(box):
     said = plan(box, config=job(box, **{"model.kind": "graphsage"}))
     refused(box, said, "model.kind", '"graphsage"', "several types", '"rsage"', '"external"')
@@ -98,6 +152,52 @@ def test_kinds_of_models_and_of_graphs_go_together(box):
     plain = small_job(box.shared_dataset("small"))
     plain["sampler"]["fanout"] = {"writes": [1, 1], "*": [2, 2]}
     refused(box, plan(box, config=plain), "sampler.fanout", "by relation", "[15, 10]")
+
+
+# ---- times --------------------------------------------------------------------------------------
+
+
+def timed(box):
+    """The papers, where edges from authors have times, rising in each list."""
+    def make(folder):
+        shutil.copytree(papers(box), folder, dirs_exist_ok=True)
+        rng, row, first = np.random.default_rng(7), 0, 0
+        arrays = {n: np.load(f"{folder}/{n}.npy") for n in ("indptr", "indices", "edge_weight")}
+        said = read_json(folder + "/metadata.json")
+        count = {t["name"]: t["count"] for t in said["types"]}
+        for r in said["relations"]:
+            n, rows = r["edges"], count[r["target"]]
+            part, ends = slice(first, first + n), arrays["indptr"][row : row + rows + 1]
+            row, first = row + rows, first + n
+            if r["source"] == "author":
+                time = rng.integers(0, 40, n)
+                order = np.lexsort((time, np.repeat(np.arange(rows), np.diff(ends))))
+                for name in "indices", "edge_weight":
+                    arrays[name][part] = arrays[name][part][order]
+                file = "edge_time.{source}.{name}.{target}.npy".format(**r)
+                np.save(f"{folder}/{file}", time[order])
+        np.save(folder + "/node_time.npy", rng.integers(0, 60, count["paper"]))
+        for name, array in arrays.items():
+            np.save(f"{folder}/{name}.npy", array)
+
+    return box.shared_folder("timed-papers", make)
+
+
+@cases(("latest", "new"), ("uniform", "all"))
+def test_jobs_by_time(box, rule, expand):
+    """Training, with its evaluations: by one sampler, by two, and by one of which others die; with
+    other batches than without times."""
+    found = []
+    more = {"dataset": timed(box), "sampler.expand": expand, "evaluate.fanout": [-1, -1]}
+    more |= {"model.layers": 2, "digest": True}
+    at = {**more, "sampler.time": rule, "sampler.time_strict": expand == "new"}
+    for samplers, env in ((1, None), (2, None), (2, {"SLUICE_FAILPOINT": "sampler_drawn:3"})):
+        report = trained(box, len(found), env, **at, **{"allocation.samplers": samplers})
+        found.append([report[k] for k in ("params_sha256", "samples_digest", "test")])
+        assert bool(report["restarts"]) == bool(env), report["restarts"]
+    assert found[0] == found[1] == found[2], found
+    other = trained(box, "without", **more, **{"epochs": 1})
+    assert other["samples_digest"] != found[0][1]
 
 
 # ---- batches for programs that attach -----------------------------------------------------------
@@ -132,6 +232,33 @@ def test_fanouts_by_relation_reach_the_samplers(box):
     assert many["relations"][0]["edges"] == 8000
 
 
+def test_a_report_counts_rows_by_type_and_edges_by_relation(box):
+    """One more epoch adds its edges and rows to what the evaluation at the end has, too."""
+    fanout = {"writes": [3, 0], "studied_by": [0, 2], "*": [0, 0]}
+    few, more = (
+        trained(box, f"counts{n}", epochs=n, evaluate={"every": 0, "test": "never"},
+                sampler={"fanout": fanout, "expand": "new", "batch_size": 80},
+                allocation={"samplers": 2, "trainers": 1})
+        for n in (1, 2)
+    )
+    epoch = more["epochs"][1]
+    drawn = {
+        r["name"]: r["sampled_edges"] - before["sampled_edges"]
+        for r, before in zip(more["relations"], few["relations"])
+    }
+    assert sum(drawn.values()) == epoch["sampled_edges"], (drawn, epoch)
+    assert {name for name, n in drawn.items() if n} == {"writes", "studied_by"}, drawn
+    # The second hop has the edges of the first, too.
+    assert drawn["writes"] == 2 * 3 * 800 and drawn["studied_by"] > 0, drawn
+    rows = sum(t["input_nodes"] for t in more["types"]) - sum(
+        t["input_nodes"] for t in few["types"])
+    assert rows == epoch["input_nodes"], (more["types"], epoch)
+    types = {t["name"]: t for t in more["types"]}
+    assert all(t["input_nodes"] > 0 and t["hits"] == 0 for t in types.values()), types
+    assert types["paper"]["miss_bytes"] == types["paper"]["input_nodes"] * 32 * 4, types
+    assert types["author"]["miss_bytes"] == 0, types
+
+
 @cases("khop", "labor")
 def test_the_same_batches_whoever_draws_them(box, kind):
     sampler = {"kind": kind, "fanout": [3, 4], "expand": "new", "batch_size": 80}
@@ -150,7 +277,7 @@ def learns(box, kind, n, epochs):
     """Test accuracy; that of a model that guesses; what one can reach that knows all."""
     made = read_json(papers(box, n) + "/metadata.json")["generator"]
     model = {"kind": kind, "layers": 2, "hidden": 16, "dropout": 0}
-    if kind == "rgat":
+    if kind in ("rgat", "hgt"):
         model["heads"] = 2
     report = trained(box, "job", dataset=papers(box, n), epochs=epochs, model=model,
                      **{"sampler.fanout": [-1, -1], "optimizer.lr": 0.02})
@@ -168,7 +295,7 @@ def test_learns_what_only_relations_tell(box):
 
 
 @whole
-@cases("rsage", "rgat", "rgcn")
+@cases("rsage", "rgat", "rgcn", "hgt")
 def test_comes_near_what_can_be_learned(box, kind):
     found, _, best = learns(box, kind, 6000, 6)
     assert abs(found - best) < 0.12, (found, best)
@@ -176,12 +303,15 @@ def test_comes_near_what_can_be_learned(box, kind):
 
 WAYS = {
     "plain": {},
+    "rsage": {"model.norm": "layer"},
     "all": {"sampler.expand": "all", "model.norm": "batch", "evaluate.fanout": [3, 4]},
     "weighted": {"sampler.kind": "weighted", "evaluate.fanout": {"reviews": [1, 1], "*": [3, 4]}},
     "named": {"sampler.fanout": {"reviews": [0, 0], WRITES: [4, 3], "*": [2, -1]},
               "sampler.kind": "labor", "model.norm": "layer"},
     "rgat": {"model.kind": "rgat", "model.heads": 2, "model.attention_dropout": 0.2},
     "rgcn": {"model.kind": "rgcn", "model.bases": 2},
+    "learned": {"features.kind": "both", "features.dim": 6, "model.input_dropout": 0.1},
+    "hgt": {"model.kind": "hgt", "model.heads": 4},
 }
 
 
@@ -196,36 +326,61 @@ def same_bits(box, way):
     assert all(f == found[1, 1] for f in found.values()), found
 
 
-@cases("plain", "rgat")
+@cases("plain", "rgat", "learned")
 def test_same_bits_for_every_split(box, way):
     same_bits(box, way)
 
 
 @whole
-@cases("all", "weighted", "named", "rgcn")
+@cases("all", "weighted", "named", "rgcn", "hgt")
 def test_same_bits_of_other_ways(box, way):
     same_bits(box, way)
 
 
-def test_a_full_evaluation_is_exact(box):
-    """Whatever the size of its mini-batches, and as a list with all neighbours."""
+def evaluations(report):
+    """What is the same to the last digit, and losses, whose sums have another order."""
+    found = [report["test"], *(e["val"] for e in report["epochs"])]
+    return accuracies(report), [f["loss"] for f in found]
+
+
+@cases("rsage", "rgat", "rgcn")
+def test_a_full_evaluation_is_exact(box, kind):
+    """Layer by layer, and by mini-batches with all neighbours: of a list that says so."""
     found = []
     for label, changes in (
         ("full", {}),
-        ("small", {"evaluate.batch_size": 7}),
-        ("list", {"evaluate.fanout": [-1, -1], "evaluate.batch_size": 400}),
+        ("small", {"evaluate.fanout": [-1, -1], "evaluate.batch_size": 7}),
+        ("large", {"evaluate.fanout": [-1, -1], "evaluate.batch_size": 400}),
     ):
-        report = trained(box, label, **changes)
-        found.append([report["test_accuracy"], *(e["val_accuracy"] for e in report["epochs"])])
-    assert found[0] == found[1] == found[2], found
-    result, _ = box.run(job(box, epochs=1, output="runs/said"), name="said")
-    said = "mini-batches of 64 vertices with all their neighbours"
-    assert f"evaluation: {said}" in result.ok().err and f" by {said}\n" in result.out, str(result)
+        found.append(evaluations(trained(box, label, **{**WAYS[kind], **changes})))
+    for accuracy, losses in found[1:]:
+        assert accuracy == found[0][0], found
+        assert np.allclose(losses, found[0][1], rtol=1e-5, atol=0), found
+
+
+def test_an_evaluation_by_batches_says_so(box):
+    result, _ = box.run(job(box, epochs=1, **{"evaluate.fanout": [-1, -1]}))
+    said = "evaluation: mini-batches of 64 vertices with all their neighbours"
+    assert said in result.ok().err, str(result)
+    result, _ = box.run(job(box, epochs=1, output="runs/full"), name="full")
+    assert "mini-batches of" not in result.ok().err, str(result)
+    said = plan(box, config=job(box, output="runs/planned")).ok().out
+    assert "evaluation  layer by layer over all neighbours\n" in said, said
+
+
+@cases("trainer_infer:1", "trainer_infer:2")
+def test_an_evaluation_survives_a_trainer(box, point):
+    two = {"allocation": {"samplers": 1, "trainers": 2}, "evaluate.test": "each"}
+    whole = trained(box, "whole", **two)
+    killed = trained(box, "killed", env={"SLUICE_FAILPOINT": point}, **two)
+    assert killed["restarts"], killed
+    assert fingerprint(killed) == fingerprint(whole)
+    assert evaluations(killed) == evaluations(whole)
 
 
 def test_memory_of_an_evaluation_is_bounded(box):
     """Its mini-batches are the largest of all; the message says so, and what to do is followed."""
-    tight = {"arena.memory": "600KiB", "sampler.fanout": [2, 1]}
+    tight = {"arena.memory": "600KiB", "sampler.fanout": [2, 1], "evaluate.fanout": [-1, -1]}
     result, _ = box.run(job(box, **tight, **{"evaluate.batch_size": 400}))
     result.error(2, r"arena\.memory: found", r"take a smaller evaluate\.batch_size")
     box.run(job(box, epochs=1, **tight, **{"evaluate.batch_size": 4}))[0].ok()

@@ -3,6 +3,7 @@ what predictions say, and what is refused."""
 
 import json
 import os
+import shutil
 
 import numpy as np
 
@@ -154,6 +155,37 @@ def test_same_bits_for_every_split_and_death(box, way):
 @cases("mlp", "rgcn", "rgat")
 def test_same_bits_of_other_kinds(box, way):
     same_bits(box, way)
+
+
+@cases("dot", "both")
+def test_a_drive_gives_the_same_rows(box, way):
+    """Also beside learned rows, of users, whose features are taken away."""
+    changes = {"updates.batches_per_update": 4}
+    if way == "both":
+        changes |= {"features.kind": "both", "features.dim": 8, "dataset": without_users(box)}
+    memory = trained(box, "memory", **changes)
+    drive = trained(box, "drive", store={"features": "storage"}, **changes)
+    assert fingerprint(drive) == fingerprint(memory)
+    assert drive["store"]["features"] == "storage" and drive["test"]["roc_auc"] > 0.5
+    folder = changes.get("dataset", tastes(box))
+    check_predictions(box, "runs/drive", f"{folder}/test_edges.npy", ("user", "item"))
+
+
+def test_learned_rows_tell_what_features_told(box):
+    changes = {"features.kind": "both", "features.dim": 8, "dataset": without_users(box)}
+    split = {"samplers": 2, "trainers": 2}
+    report = trained(box, "job", epochs=8, allocation=split, **changes)
+    assert report["test"]["roc_auc"] > 0.7, report["test"]
+
+
+def without_users(box):
+    folder, name = tastes(box), box.path("bare")
+    shutil.copytree(folder, name)
+    os.remove(f"{name}/node_feat.user.npy")
+    metadata = read_json(f"{name}/metadata.json")
+    del metadata["types"][1]["feat_dim"]
+    save(name, {}, metadata)
+    return name
 
 
 def changed(box, name, **changes):

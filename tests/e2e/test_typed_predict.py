@@ -6,7 +6,7 @@ import shutil
 
 import numpy as np
 
-from harness import ROOT, cases, read_json, whole
+from harness import ROOT, Running, cases, python_with, read_json, whole
 from tensors import read_tensors
 from test_bad_input import refused
 from test_typed_jobs import job, papers
@@ -29,14 +29,20 @@ def rows(box, run, *arguments, command="predict"):
     return np.load(out), json.loads(said.out)
 
 
-def opened(folder):
-    """Of a data set: first vertex and rows of features by type, edges (source, row) by relation."""
+def opened(folder, learned=None):
+    """Of a data set: rows of features by type, edges (source, row) by relation. Rows of types
+    without features are of `learned`, type after type, or ones."""
     about = read_json(folder + "/metadata.json")
     indptr, indices = np.load(folder + "/indptr.npy"), np.load(folder + "/indices.npy")
     count = [t["count"] for t in about["types"]]
     first = dict(zip((t["name"] for t in about["types"]), np.cumsum([0] + count)))
     x = {t["name"]: np.load(f"{folder}/node_feat.{t['name']}.npy").astype(float)
          if t.get("feat_dim") else np.ones((t["count"], 1)) for t in about["types"]}
+    at = 0
+    for t in about["types"]:
+        if learned is not None and not t.get("feat_dim"):
+            x[t["name"]] = learned[at : at + t["count"]].astype(float)
+            at += t["count"]
     edges, at = {}, 0
     for r in about["relations"]:
         n = len(x[r["target"]])
@@ -51,7 +57,8 @@ def opened(folder):
 def by_hand(run, layers=2):
     """What PyG's HeteroConv of SAGEConv gives in each layer, and the outputs: in NumPy."""
     config = read_json(run + "/config.json")
-    x, edges = opened(config["dataset"])
+    rows = run + "/embedding.best.npy"
+    x, edges = opened(config["dataset"], np.load(rows) if os.path.exists(rows) else None)
     tensors = {k: v.astype(float) for k, v in read_tensors(run + "/model.best.safetensors").items()}
     found = []
     for layer in range(layers):
@@ -101,6 +108,22 @@ def test_rows_are_those_of_the_model(box):
         assert near(rows(box, run, *options, command="embed")[0], wanted), options
 
 
+def test_rows_are_those_of_learned_rows(box):
+    """Of the authors, who have no features; in one mini-batch, and layer by layer."""
+    changes = {"features.kind": "both", "features.dim": 5, "evaluate.batch_size": 50}
+    result, report = box.run(job(box, dataset=papers(box, 400), output="runs/learned", **changes))
+    run = box.path("runs/learned")
+    result.ok()
+    assert np.load(run + "/embedding.best.npy").shape == (200, 5)
+    _, outputs = by_hand(run)
+    found, said = rows(box, run)
+    assert near(found, outputs)
+    assert said["test"]["accuracy"] == report["test_accuracy"], (said, report["test_accuracy"])
+    ids = np.array([399, 3, 0, 3])
+    np.save(box.path("ids.npy"), ids)
+    assert near(rows(box, run, "--nodes", box.path("ids.npy"))[0], outputs[ids])
+
+
 def test_what_there_is_not_is_refused(box):
     run = shared_run(box)
     for command, options, words in (
@@ -126,7 +149,7 @@ def weighted(box, source):
 
 
 @whole
-@cases("rgat", "rgcn", "weighted")
+@cases("rgat", "rgcn", "hgt", "weighted")
 def test_a_test_again(box, way):
     """The test's metrics, bit for bit where its mini-batches are the same."""
     sampler = "weighted" if way == "weighted" else "khop"
@@ -207,7 +230,8 @@ def is_planned(box, part):
 def test_the_job_of_mlperf(box):
     """A small one learns until it has its target, and what it learned is applied."""
     data = is_planned(box, 0.02)
-    small = ("sampler.batch_size=40", "model.hidden=32", "optimizer.lr=0.01", "epochs=40")
+    small = ("sampler.batch_size=40", "model.hidden=32", "optimizer.lr=0.01", "epochs=60",
+             "order.epochs_per_pass=2")
     igbh_run(box, data, *small, "sampler.fanout=[5,4,3]", "evaluate.fanout=full").ok()
     report = read_json(box.path("runs/igbh/report.json"))
     *before, last = [e["val_accuracy"] for e in report["epochs"]]
@@ -222,7 +246,20 @@ def test_the_job_of_mlperf_in_a_thousandth(box):
     """As it is, but for widths: two mini-batches."""
     data = is_planned(box, 1)
     igbh_run(box, data, "model.hidden=32", "early_stopping.target=0", "evaluate.every=0",
-             "evaluate.test=never").ok()
+             "evaluate.test=never", "epochs=2", "order.epochs_per_pass=1").ok()
     report = read_json(box.path("runs/igbh/report.json"))
     assert len(report["epochs"]) == 2, report
     assert report["epochs"][1]["loss"] < report["epochs"][0]["loss"]
+
+
+# ---- torch_geometric's classes ------------------------------------------------------------------
+
+
+def test_models_are_those_of_torch_geometric(box):
+    """Each kind of model after an epoch: strict load, and the loss of the validation vertices."""
+    python = python_with("torch_geometric")
+    env = {**box.environment(), "TMPDIR": box.path("left")}  # it leaves its own sources there
+    os.mkdir(env["TMPDIR"])
+    program = [python, os.path.join(ROOT, "scripts/check_pyg.py"), "--all", papers(box, 400)]
+    said = Running(box, [*program, "--epochs", "1"], env).wait(600).ok().out
+    assert said.count(": ok") == 7, said

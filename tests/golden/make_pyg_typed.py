@@ -47,6 +47,7 @@ KINDS = {
     "rgcn": {"kind": "rgcn"},
     "rgcn-bases": {"kind": "rgcn", "bases": 3},
     "rgcn-blocks": {"kind": "rgcn", "blocks": 2},
+    "hgt": {"kind": "hgt", "heads": 2},
 }
 SHAPES = [  # layers, norm, activation
     (1, "none", "relu"),
@@ -74,6 +75,19 @@ def draw_edges(generator):
     return lists
 
 
+def in_order(state):
+    """HGTConv's skips stand by their names; here by type, as all else does."""
+    names = list(state)
+    places = [i for i, name in enumerate(names) if ".skip." in name]
+    types = list(COUNTS)
+    ordered = sorted(
+        (names[i] for i in places), key=lambda n: (n.split(".")[1], types.index(n.split(".")[-1]))
+    )
+    for i, name in zip(places, ordered):
+        names[i] = name
+    return {name: state[name] for name in names}
+
+
 def case(number, options, x, labels, edges):
     torch.manual_seed(29 + number)
     model = TypedModel(options, WIDTHS, list(RELATIONS), CLASSES)
@@ -82,7 +96,7 @@ def case(number, options, x, labels, edges):
             if t.is_floating_point():
                 t.uniform_(0.5, 1.5) if name.endswith("running_var") else t.uniform_(-0.7, 0.7)
     model = model.double().eval()
-    state = model.state_dict()
+    state = in_order(model.state_dict())
     logits = model(x, edges)
     loss = torch.nn.functional.cross_entropy(
         logits[SEEDS], labels[SEEDS], reduction="sum", ignore_index=-1

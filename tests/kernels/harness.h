@@ -149,7 +149,7 @@ void t_close_device(struct suite *t);
     X(gather_rows_to) X(draw) X(gather_ranked) X(scatter_rows) X(gemm_bias_act) \
     X(weight_gradients) X(row_sums) X(fix_loops) X(gcn_scales) X(block_diagonal) X(sum_heads) \
     X(add_scaled) X(maximum) X(running_scale) X(pair_dot) X(pair_rows) X(pair_gradient) \
-    X(pair_loss)
+    X(pair_loss) X(join_rows) X(curve)
 // clang-format on
 
 #define T_DECLARE(name) void test_##name(struct suite *t);

@@ -142,6 +142,78 @@ void test_add_scaled(struct suite *t)
     t_end(t);
 }
 
+// ---- curves -------------------------------------------------------------------------------------
+
+static void compare_curve(struct suite *t, enum sl_curve_kind f, uint64_t n)
+{
+    if (!t_affords(t, (double)n * 4))
+        return;
+    t_begin(t, "curve and its backward f=%d n=%llu", (int)f, (unsigned long long)n);
+    size_t bytes = n * sizeof(float);
+    float *x = t_random_floats(t, n), *dy = t_random_floats(t, n);
+    for (uint64_t i = 0; i < n; i++) // near zero, where it bends, and where it is flat
+        x[i] *= i % 3 == 0 ? 0.1f : i % 3 == 1 ? 6.0f : 200.0f;
+    float *want = t_alloc(t, bytes, 0), *want_dy = t_copy(t, dy, bytes, 0), *first = NULL;
+    t_expect_ok(t, t->ref->curve(f, n, x, want), "ref");
+    t_expect_ok(t, t->ref->curve_backward(f, n, x, want_dy), "ref backward");
+    for (const int *threads = t_threads; *threads; threads++) {
+        sl_kernels_set_threads(*threads);
+        size_t skew = t_random_below(t, 4) * 4;
+        float *got = t_alloc(t, bytes, skew), *got_dy = t_copy(t, dy, bytes, skew);
+        t_expect_ok(t, t->dev->curve(f, n, x, got), "dev");
+        t_close(t, "y", got, want, n, 3e-7, 4e-7);
+        T_REPEATS(t, "y", got, first, bytes);
+        t_expect_ok(t, t->dev->curve_backward(f, n, x, got_dy), "dev backward");
+        t_close(t, "dy", got_dy, want_dy, n, 3e-7, 4e-7);
+        float *in_place = t_copy(t, x, bytes, skew);
+        t_expect_ok(t, t->dev->curve(f, n, in_place, in_place), "dev in place");
+        t_same_bits(t, "y in place", in_place, got, bytes);
+    }
+    t_end(t);
+}
+
+static void curve_by_hand(struct suite *t)
+{
+    // torch.nn.functional.gelu, torch.sigmoid and their gradients, in double precision.
+    static const float at[] = {0, 1, -1, 3, -100, 100};
+    static const float want[2][2][6] = {{{0, 0.84134475f, -0.15865525f, 2.9959503f, 0, 100},
+                                         {0.5f, 1.0833155f, -0.083315471f, 1.0119457f, 0, 1}},
+                                        {{0.5f, 0.73105858f, 0.26894142f, 0.95257413f, 0, 1},
+                                         {0.25f, 0.19661193f, 0.19661193f, 0.045176660f, 0, 0}}};
+    static const float ones[] = {1, 1, 1, 1, 1, 1};
+    t_begin(t, "curve by hand, and what it refuses");
+    float *x = t_copy(t, at, sizeof at, 0), *y = t_alloc(t, sizeof at, 0);
+    const struct sl_kernels *both[] = {t->ref, t->dev};
+    for (size_t k = 0; k < 4; k++) {
+        enum sl_curve_kind f = (enum sl_curve_kind)(k / 2);
+        t_expect_ok(t, both[k % 2]->curve(f, 6, x, y), both[k % 2]->name);
+        t_close(t, both[k % 2]->name, y, want[f][0], 6, 2e-7, 2e-7);
+        float *dy = t_copy(t, ones, sizeof ones, 0);
+        t_expect_ok(t, both[k % 2]->curve_backward(f, 6, x, dy), both[k % 2]->name);
+        t_close(t, "slope", dy, want[f][1], 6, 3e-7, 3e-7);
+    }
+    x[1] = NAN;
+    t_expect_ok(t, t->dev->curve(SL_CURVE_GELU, 6, x, y), "dev");
+    t_expect(t, isnan(y[1]) && y[0] == 0, "of a NaN %g", (double)y[1]);
+    t_expect_code(t, t->dev->curve((enum sl_curve_kind)2, 6, x, y), SL_EINVAL, "curve 2");
+    t_expect_code(t, t->dev->curve(SL_CURVE_GELU, 6, NULL, y), SL_EINVAL, "no x");
+    t_expect_code(t, t->dev->curve_backward(SL_CURVE_GELU, 6, x, NULL), SL_EINVAL, "no dy");
+    t_end(t);
+}
+
+static void curves(struct suite *t)
+{
+    for (size_t l = 0; l < SL_COUNT_OF(lengths); l++)
+        for (int f = SL_CURVE_GELU; f <= SL_CURVE_SIGMOID; f++)
+            compare_curve(t, (enum sl_curve_kind)f, lengths[l]);
+    curve_by_hand(t);
+}
+
+void test_curve(struct suite *t)
+{
+    t_each_isa(t, curves);
+}
+
 // ---- maximum ------------------------------------------------------------------------------------
 
 enum { LAYERS = 4 };

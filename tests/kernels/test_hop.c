@@ -277,3 +277,93 @@ void test_gcn_scales(struct suite *t)
                 compare_scales(t, s, k & 1, k & 2, k & 4);
     scales_by_hand(t);
 }
+
+// ---- join_rows ----------------------------------------------------------------------------------
+
+enum { PARTS_MOST = 70 };
+
+// `n` parts with the same rows; every fifth one has no edge.
+static void compare_join(struct suite *t, size_t shape, uint32_t n, uint32_t first)
+{
+    const uint32_t n_dst = shapes[shape].n_dst;
+    if (!t_affords(t, ((double)n_dst * 8 + shapes[shape].hub) * n))
+        return;
+    t_begin(t, "join_rows n_dst=%u degree=%u hub=%u parts=%u first=%u", n_dst, shapes[shape].degree,
+            shapes[shape].hub, n, first);
+    struct sl_csr_view part[PARTS_MOST];
+    uint32_t source[PARTS_MOST], edges = first;
+    for (uint32_t p = 0; p < n; p++) {
+        part[p] = t_random_csr(t, n_dst, shapes[shape].n_src, p % 5 == 4 ? 0 : shapes[shape].degree,
+                               p % 5 == 4 ? 0 : shapes[shape].hub);
+        source[p] = t_random_below(t, 1000);
+        edges += part[p].n_edges;
+    }
+    const size_t row_bytes = ((size_t)n_dst + 1) * 4, ptr_bytes = ((size_t)n_dst * n + 1) * 4;
+    const size_t bytes = (size_t)edges * 4;
+    struct sl_join_rows_args args = {
+        .n_dst = n_dst, .n_parts = n, .part = part, .first_source = source, .first_edge = first};
+    uint32_t *rows = args.rows = t_alloc(t, row_bytes, 0);
+    uint32_t *indptr = args.indptr = t_alloc(t, ptr_bytes, 0);
+    uint32_t *indices = args.indices = t_alloc(t, bytes, 0);
+    t_expect_ok(t, t->ref->join_rows(&args), "ref");
+    t_expect(t, rows[n_dst] == edges && indptr[(size_t)n_dst * n] == edges, "%u edges: wanted %u",
+             rows[n_dst], edges);
+    for (const int *threads = t_threads; *threads; threads++) {
+        sl_kernels_set_threads(*threads);
+        size_t skew = t_random_below(t, 4) * 4;
+        args.rows = t_alloc(t, row_bytes, skew);
+        args.indptr = t_alloc(t, ptr_bytes, skew);
+        args.indices = t_alloc(t, bytes, skew);
+        t_expect_ok(t, t->dev->join_rows(&args), "dev");
+        t_same_bits(t, "rows", args.rows, rows, row_bytes);
+        t_same_bits(t, "indptr", args.indptr, indptr, ptr_bytes);
+        t_same_bits(t, "indices", args.indices + first, indices + first, bytes - first * 4ul);
+    }
+    t_end(t);
+}
+
+static void join_by_hand(struct suite *t)
+{
+    t_begin(t, "join_rows by hand, and what it refuses");
+    static const uint32_t a[] = {0, 2, 2}, b[] = {0, 1, 3}, from[] = {4, 0, 1};
+    const uint32_t *first = t_copy(t, a, sizeof a, 0), *second = t_copy(t, b, sizeof b, 0);
+    const uint32_t *indices = t_copy(t, from, sizeof from, 0);
+    const struct sl_csr_view part[] = {{2, 5, 2, first, indices}, {2, 2, 3, second, indices}};
+    const uint32_t source[] = {10, 20};
+    struct sl_join_rows_args args = {
+        .n_dst = 2, .n_parts = 2, .part = part, .first_source = source, .first_edge = 1};
+    args.indptr = t_alloc(t, 5 * sizeof *args.indptr, 0);
+    args.rows = t_alloc(t, 3 * sizeof *args.rows, 0);
+    args.indices = t_alloc(t, 6 * sizeof *args.indices, 0);
+    static const uint32_t indptr[] = {1, 3, 4, 4, 6}, rows[] = {1, 4, 6},
+                          all[] = {14, 10, 24, 20, 21};
+    const struct sl_kernels *both[] = {t->ref, t->dev};
+    for (size_t k = 0; k < 2; k++) {
+        t_expect_ok(t, both[k]->join_rows(&args), both[k]->name);
+        t_same_bits(t, "indptr", args.indptr, indptr, sizeof indptr);
+        t_same_bits(t, "rows", args.rows, rows, sizeof rows);
+        t_same_bits(t, "indices", args.indices + 1, all, sizeof all);
+    }
+    args.first_edge = UINT32_MAX - 4;
+    t_expect_code(t, t->dev->join_rows(&args), SL_EINVAL, "2^32 edges");
+    args.first_edge = 0;
+    args.n_dst = 1;
+    t_expect_code(t, t->dev->join_rows(&args), SL_EINVAL, "parts of more rows");
+    args.n_dst = 2;
+    args.n_parts = 0;
+    t_expect_code(t, t->dev->join_rows(&args), SL_EINVAL, "no part");
+    args.n_parts = 2;
+    args.rows = NULL;
+    t_expect_code(t, t->dev->join_rows(&args), SL_EINVAL, "no rows");
+    t_end(t);
+}
+
+void test_join_rows(struct suite *t)
+{
+    for (size_t s = 0; s < SL_COUNT_OF(shapes); s++) {
+        compare_join(t, s, 1, 0);
+        compare_join(t, s, 3, 17);
+        compare_join(t, s, s % 2 ? PARTS_MOST : 33, 5);
+    }
+    join_by_hand(t);
+}

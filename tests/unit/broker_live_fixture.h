@@ -22,7 +22,8 @@ static struct sl_job job;
 static struct sl_pool_worker workers[4]; // two devices: samplers 0 and 1, trainers 2 and 3
 static struct sl_worker_death deaths[4];
 static bool async;
-static uint32_t n_nodes; // of the job, of which this is the first; 0: there is one
+static uint32_t n_nodes;      // of the job, of which this is the first; 0: there is one
+static struct sl_typed typed; // of its graph
 
 static inline void make_job(void)
 {
@@ -37,6 +38,8 @@ static inline void make_job(void)
         .batches_per_update = async ? 1 : PER_UPDATE,
         .payload_bytes = 4 * SL_ARENA_CHUNK_BYTES,
         .nodes.n = n_nodes,
+        .n_types = typed.n_types,
+        .n_relations = typed.n_relations,
     };
     memset(&job, 0, sizeof job);
     memset(workers, 0, sizeof workers);
@@ -51,6 +54,7 @@ static inline void make_job(void)
     job.config.updates.staleness = 2;
     job.config.cache.policy = SL_CACHE_DEGREE;
     job.dataset.split[SL_SPLIT_TRAIN].n = 10 * N_CELLS;
+    job.dataset.typed = typed;
     for (uint32_t d = 0; d < 2; d++)
         job.config.devices[d] = (struct sl_device_config){.n_cores = 1, .cores = {(uint16_t)d}};
     sl_job_wire(&job);
@@ -85,6 +89,14 @@ static inline void setup_ordered(void)
 static inline void setup_nodes(void)
 {
     n_nodes = 2;
+    setup_ordered();
+}
+
+static inline void setup_typed(void)
+{
+    static struct sl_vertex_type types[] = {{.name = "paper"}, {.name = "author"}};
+    static struct sl_relation relations[] = {{.name = "cites"}, {.name = "writes", .source = 1}};
+    typed = (struct sl_typed){.n_types = 2, .n_relations = 2, .type = types, .relation = relations};
     setup_ordered();
 }
 

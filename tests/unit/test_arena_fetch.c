@@ -13,7 +13,7 @@ static void setup(void)
         .n_params = 5,
         .batches_per_update = 1,
         .payload_bytes = 8 * SL_ARENA_CHUNK_BYTES,
-        .rows = {.n_rows = 100, .n_slots = 10, .row_bytes = 24, .window = 2},
+        .rows = {.n_rows = 100, .n_slots = 10, .n_widths = 1, .width[0] = {24, 10}, .window = 2},
         .fetch_ahead = AHEAD,
     };
     create_arena(&spec);
@@ -142,7 +142,7 @@ TEST(what_a_dead_worker_had_is_fetched_or_trained_again)
     draw(2);
     struct sl_lease fetched = claim_fetch(), trained;
     uint32_t slot;
-    ck_assert_int_eq(sl_row_cache_take(&rows, &use, 3, false, &slot), SL_ROW_TAKEN);
+    ck_assert_int_eq(sl_row_cache_take(&rows, rows.slots, &use, 3, false, &slot), SL_ROW_TAKEN);
     struct sl_reclaimed r;
     sl_ledger_reclaim(&arena, FETCHER, &r);
     ck_assert_uint_eq(r.refetch, 1);

@@ -219,7 +219,8 @@ TEST(as_many_own_batches_as_are_allowed_are_fetched_ahead)
 {
     struct sl_arena_spec spec = spec_of(2, 0);
     struct sl_lease l;
-    spec.rows = (struct sl_row_cache_shape){.n_slots = 8, .n_rows = 8, .row_bytes = 4};
+    spec.rows =
+        (struct sl_row_cache_shape){.n_slots = 8, .n_rows = 8, .n_widths = 1, .width[0] = {4, 8}};
     spec.fetch_ahead = 3;
     create_arena(&spec);
     open_train(CELLS, 0, 0); // own: 0 2 4, 5 7 9, 10
@@ -363,6 +364,22 @@ TEST(an_entry_of_another_node_has_this_ones_times_and_names_its_workers)
     ck_assert_uint_ne(e->trainer, 4); // none of this node's
     ck_assert_uint_eq(sl_nodes_worker_node(&arena, 4), 2);
     ck_assert_uint_eq(sl_nodes_worker(&arena, 2, 4), 4);
+    destroy_arena();
+}
+
+// Its clock was compared while the machine was busy: by that it would be done in the next hour.
+TEST(what_another_node_sent_is_past)
+{
+    init(3, 2);
+    open_train(CELLS, 0, 0);
+    const struct sl_nodes_step s = next_step();
+    struct sl_nodes_batch b = batch_of(&s, 1);
+    b.entry = (struct sl_batch_entry){.claimed_at_ns = 1000, .done_at_ns = sl_now_ns()};
+    const int64_t hour_ns = INT64_C(3600000000000);
+    ck_assert_int_eq(sl_nodes_batch_arrived(&arena, &s, 1, 1, &b, hour_ns), SL_OK);
+    const struct sl_batch_entry *e = sl_ledger_entry(&arena, s.seq, 1);
+    ck_assert_uint_le(e->done_at_ns, sl_now_ns());
+    ck_assert_uint_ge(e->done_at_ns, b.entry.done_at_ns);
     destroy_arena();
 }
 

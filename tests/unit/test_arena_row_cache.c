@@ -24,8 +24,11 @@ static uint32_t random_below(uint32_t n)
 // In memory that processes share.
 static void make(uint64_t n_rows, uint64_t n_slots, uint64_t row_bytes, uint32_t window)
 {
-    const struct sl_row_cache_shape shape = {
-        .n_rows = n_rows, .n_slots = n_slots, .row_bytes = row_bytes, .window = window};
+    const struct sl_row_cache_shape shape = {.n_rows = n_rows,
+                                             .n_slots = n_slots,
+                                             .window = window,
+                                             .n_widths = 1,
+                                             .width[0] = {row_bytes, n_slots}};
     uint64_t bytes = SL_MAX(sl_row_cache_bytes(&shape), (uint64_t)1);
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     ck_assert(memory != MAP_FAILED);
@@ -56,9 +59,9 @@ static bool fetch(uint32_t row, uint64_t batch, uint64_t oldest, bool hot)
 {
     const struct sl_row_cache_use use = {.worker = WORKER, .batch = batch, .oldest = oldest};
     uint32_t slot;
-    if (sl_row_cache_take(&cache, &use, row, hot, &slot) != SL_ROW_TAKEN)
+    if (sl_row_cache_take(&cache, cache.slots, &use, row, hot, &slot) != SL_ROW_TAKEN)
         return false;
-    memset(cache.rows + slot * cache.shape.row_bytes, (int)row, cache.shape.row_bytes);
+    memset(cache.slots->rows + slot * cache.slots->row_bytes, (int)row, cache.slots->row_bytes);
     sl_row_cache_there(&cache, slot);
     return true;
 }
@@ -200,13 +203,51 @@ TEST(a_row_whose_slot_moved_is_not_believed)
     unmake();
 }
 
+// Rows of each width are in slots of their own, and nobody's bytes are another's.
+TEST(widths_have_slots_of_their_own)
+{
+    const struct sl_row_cache_shape shape = {
+        .n_rows = ROWS, .n_slots = 7, .n_widths = 3, .width = {{5, 4}, {5000, 1}, {16, 2}}};
+    static const uint32_t first[] = {0, 4, 5}, slots[] = {4, 1, 2};
+    void *memory = calloc(1, sl_row_cache_bytes(&shape) + 1);
+    ((char *)memory)[sl_row_cache_bytes(&shape)] = 77;
+    sl_row_cache_view(memory, &shape, &cache);
+    ck_assert_uint_eq(sl_row_cache_room(&shape), 4 * 13 + 5008 + 2 * 24);
+    for (uint32_t round = 0; round < 9; round++) {
+        const struct sl_row_cache_use use = {.worker = WORKER, .batch = round, .oldest = round};
+        for (uint32_t w = 0; w < 3; w++) {
+            const struct sl_row_slots mine = sl_row_cache_slots(&cache, shape.width[w].row_bytes);
+            for (uint32_t i = 0; i < slots[w]; i++) { // 7 rows a round
+                const uint32_t row = round * 7 + first[w] + i;
+                uint32_t slot;
+                ck_assert_int_eq(sl_row_cache_take(&cache, &mine, &use, row, false, &slot),
+                                 SL_ROW_TAKEN);
+                ck_assert_uint_ge(slot, first[w]);
+                ck_assert_uint_lt(slot, first[w] + slots[w]);
+                memset(mine.rows + (slot - first[w]) * mine.row_bytes, (int)row, mine.row_bytes);
+                sl_row_cache_there(&cache, slot);
+            }
+        }
+        for (uint32_t w = 0; w < 3; w++) {
+            const struct sl_row_slots mine = sl_row_cache_slots(&cache, shape.width[w].row_bytes);
+            for (uint32_t i = 0; i < mine.n * mine.row_bytes; i++)
+                ck_assert_uint_eq((uint8_t)mine.rows[i] / 7, round);
+            for (uint32_t i = 0; i < slots[w]; i++)
+                ck_assert(is_there(round * 7 + first[w] + i));
+        }
+    }
+    ck_assert_uint_eq(sl_row_cache_slots(&cache, 17).n, 0);
+    ck_assert_int_eq(((char *)memory)[sl_row_cache_bytes(&shape)], 77);
+    free(memory);
+}
+
 TEST(what_a_dead_worker_was_filling_is_free)
 {
     make(ROWS, 3, 8, 0);
     const struct sl_row_cache_use dead = {.worker = 3}, other = {.worker = 4};
     uint32_t slot, kept;
-    ck_assert_int_eq(sl_row_cache_take(&cache, &dead, 5, false, &slot), SL_ROW_TAKEN);
-    ck_assert_int_eq(sl_row_cache_take(&cache, &other, 6, false, &kept), SL_ROW_TAKEN);
+    ck_assert_int_eq(sl_row_cache_take(&cache, cache.slots, &dead, 5, false, &slot), SL_ROW_TAKEN);
+    ck_assert_int_eq(sl_row_cache_take(&cache, cache.slots, &other, 6, false, &kept), SL_ROW_TAKEN);
     ck_assert(fetch(7, 0, 0, false));
     ck_assert(!is_there(5));
     ck_assert(!is_there(6));
@@ -225,14 +266,14 @@ TEST(a_row_is_fetched_by_one_at_a_time)
     make(ROWS, 3, 8, WINDOW);
     const struct sl_row_cache_use one = {.worker = 1}, two = {.worker = 2};
     uint32_t a, b;
-    ck_assert_int_eq(sl_row_cache_take(&cache, &one, 5, false, &a), SL_ROW_TAKEN);
-    ck_assert_int_eq(sl_row_cache_take(&cache, &two, 5, false, &b), SL_ROW_COMES);
+    ck_assert_int_eq(sl_row_cache_take(&cache, cache.slots, &one, 5, false, &a), SL_ROW_TAKEN);
+    ck_assert_int_eq(sl_row_cache_take(&cache, cache.slots, &two, 5, false, &b), SL_ROW_COMES);
     sl_row_cache_reclaim(&cache, 1); // it died
-    ck_assert_int_eq(sl_row_cache_take(&cache, &two, 5, false, &b), SL_ROW_TAKEN);
-    ck_assert_int_eq(sl_row_cache_take(&cache, &one, 5, false, &a), SL_ROW_COMES);
+    ck_assert_int_eq(sl_row_cache_take(&cache, cache.slots, &two, 5, false, &b), SL_ROW_TAKEN);
+    ck_assert_int_eq(sl_row_cache_take(&cache, cache.slots, &one, 5, false, &a), SL_ROW_COMES);
     sl_row_cache_there(&cache, b);
     ck_assert(is_there(5));
-    ck_assert_int_eq(sl_row_cache_take(&cache, &one, 5, false, &a), SL_ROW_COMES);
+    ck_assert_int_eq(sl_row_cache_take(&cache, cache.slots, &one, 5, false, &a), SL_ROW_COMES);
     ck_assert_uint_eq(sl_row_cache_used(&cache), 1);
     unmake();
 }
@@ -253,9 +294,9 @@ static void fill_for_ever(uint32_t worker)
         const uint32_t row = (uint32_t)(batch * 2654435761u >> 7) % LONG_ROWS;
         const struct sl_row_cache_use use = {.worker = worker, .batch = batch, .oldest = batch};
         uint32_t slot;
-        if (sl_row_cache_take(&cache, &use, row, false, &slot) != SL_ROW_TAKEN)
+        if (sl_row_cache_take(&cache, cache.slots, &use, row, false, &slot) != SL_ROW_TAKEN)
             continue;
-        uint32_t *words = (uint32_t *)(void *)(cache.rows + slot * cache.shape.row_bytes);
+        uint32_t *words = (uint32_t *)(void *)(cache.slots->rows + slot * cache.slots->row_bytes);
         for (int i = 0; i < LONG_WORDS; i++)
             words[i] = row;
         sl_row_cache_there(&cache, slot);
@@ -272,7 +313,7 @@ static void read_for_ever(struct tally *tally)
         sl_row_cache_find(&cache, &row, 1, &p);
         if (p.n_found == 0)
             continue;
-        memcpy(copy, cache.rows + p.slot[0] * cache.shape.row_bytes, sizeof copy);
+        memcpy(copy, cache.slots->rows + p.slot[0] * cache.slots->row_bytes, sizeof copy);
         bool whole = true;
         for (int i = 0; i < LONG_WORDS; i++)
             whole &= copy[i] == row;

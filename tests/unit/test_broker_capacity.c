@@ -76,7 +76,7 @@ static void plan_rows(uint64_t cache_bytes, uint64_t elsewhere)
     config.store.features = SL_FEATURES_NODES;
     config.store.cache_bytes = cache_bytes;
     config.cache.policy = SL_CACHE_DEGREE;
-    need.row_bytes = 64;
+    need.widths = (struct sl_row_widths){1, {{64, 1000, 1}}};
     need.n_shards = 4;
     need.n_elsewhere = elsewhere;
     must(sl_capacity_plan(&config, &need, 16 * GIB, &spec, &acts));
@@ -310,6 +310,8 @@ TEST(features_are_copied_for_gpus_where_memory_allows)
     ck_assert_int_eq(sl_capacity_store_way(&config, &q), SL_STORE_WAY_LARGE);
     q.cached = true;
     ck_assert_int_eq(sl_capacity_store_way(&config, &q), SL_STORE_WAY_CACHED);
+    q.types = true;
+    ck_assert_int_eq(sl_capacity_store_way(&config, &q), SL_STORE_WAY_TYPES);
     q = allows;
     q.gpus = false;
     ck_assert_int_eq(sl_capacity_store_way(&config, &q), SL_STORE_WAY_NONE);

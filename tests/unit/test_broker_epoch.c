@@ -230,11 +230,13 @@ TEST(the_time_of_an_update_is_that_of_the_batch_that_it_stands_with)
 }
 
 // Updates of four batches on two nodes, whose turns are 0 1 0 1.
-static void find_latest(struct sl_epoch *f, const struct sl_batch_entry *e, uint64_t n)
+static void find_latest(struct sl_epoch *f, const struct sl_batch_entry *e, uint64_t n,
+                        uint64_t from_ns)
 {
     static struct sl_arena_header h = {
         .spec = {.n_devices = 1, .batches_per_update = 4, .nodes = {.n = 2}}};
-    sl_epoch_find_latest(f, &(struct sl_arena){.h = &h}, e, n);
+    const struct sl_span when = {from_ns, UINT64_MAX};
+    sl_epoch_find_latest(f, &(struct sl_arena){.h = &h}, e, n, when);
 }
 
 TEST(the_node_that_the_others_waited_for_is_named)
@@ -247,7 +249,7 @@ TEST(the_node_that_the_others_waited_for_is_named)
         {.done_at_ns = 500 * MS}, // of one node alone: nobody waited
     };
     struct sl_epoch f = {.samplers = 1, .trainers = 1, .seconds = 0.01};
-    find_latest(&f, e, 9);
+    find_latest(&f, e, 9, 0);
     ck_assert(f.several_nodes);
     ck_assert_double_eq(f.latest.node, 1);
     ck_assert_double_eq_tol(f.latest.seconds, 0.004, 1e-9);
@@ -259,11 +261,28 @@ TEST(the_node_that_the_others_waited_for_is_named)
     ck_assert_ptr_null(strstr(f.bottleneck, "nodes"));
 }
 
+// The other's clock is behind by more than the epoch is long, in as many updates as it has.
+TEST(a_node_is_late_by_no_more_than_the_epoch)
+{
+    struct sl_batch_entry e[12] = {0};
+    struct sl_pauses pauses = {.n = 0};
+    struct sl_epoch f = {.pauses = &pauses};
+    for (uint64_t i = 0; i < SL_COUNT_OF(e); i++) // updates end at 104, 108, 112 ms
+        e[i].done_at_ns = (101 + i) * MS - (i % 2 ? 0 : 50 * MS);
+    find_latest(&f, e, SL_COUNT_OF(e), 100 * MS);
+    ck_assert_double_eq(f.latest.node, 1);
+    ck_assert_double_eq_tol(f.latest.seconds, 0.012, 1e-12);
+    sl_pauses_begin(&pauses, 105 * MS); // in which nobody was waited for
+    sl_pauses_end(&pauses, 107 * MS);
+    find_latest(&f, e, SL_COUNT_OF(e), 100 * MS);
+    ck_assert_double_eq_tol(f.latest.seconds, 0.010, 1e-12);
+}
+
 TEST(what_was_trained_before_a_resume_says_nothing_of_nodes)
 {
     struct sl_batch_entry e[4] = {{.done_at_ns = 10}, {.done_at_ns = 99}, {.restored = 1}, {0}};
     struct sl_epoch f = {0};
-    find_latest(&f, e, 4);
+    find_latest(&f, e, 4, 0);
     ck_assert_double_eq(f.latest.seconds, 0);
 }
 

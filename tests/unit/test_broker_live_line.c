@@ -1,6 +1,7 @@
 // The line of statistics that looks at a job lead to, and its description.
 #include "broker/telemetry/description.h"
 #include "common/arena/peer_memory.h"
+#include "common/arena/type_counts.h"
 #include "tests/unit/broker_live_fixture.h"
 #include "tests/unit/suite.h"
 
@@ -44,6 +45,45 @@ TEST(what_was_read_over_which_way_is_counted)
     ck_assert_str_eq(at(json, "links.3.kind")->valuestring, "graph");
     ck_assert_double_eq(number(json, "links.3.reader"), 0);
     ck_assert_double_eq(number(json, "totals.peer_bytes"), 40200);
+    cJSON_Delete(json);
+}
+
+// A block whose runs have 3 edges of relation 1 next to the seeds, and 5 more behind them.
+static void count_block(uint32_t seat)
+{
+    struct parts {
+        struct sl_block block;
+        struct sl_block_typed typed;
+        struct sl_block_run run[2];
+    } b = {.run = {{.relation = 1, .n_edges = 3}, {.hop = 1, .relation = 1, .n_edges = 5}}};
+    b.block.flags = SL_BLOCK_TYPED;
+    b.block.typed_offset = offsetof(struct parts, typed);
+    b.typed.n_runs = 2;
+    b.typed.runs_offset = offsetof(struct parts, run);
+    sl_type_counts_add_edges(&job.arena, seat, &b.block);
+}
+
+TEST(rows_by_type_and_edges_by_relation_are_sums_over_seats)
+{
+    const struct sl_type_count some = {.rows = 10, .hits = 4, .hit_bytes = 64, .miss_bytes = 96};
+    teardown();
+    setup_typed();
+    count_block(0);
+    count_block(1);
+    sl_type_counts_add_rows(&job.arena, 2, 1, &some);
+    sl_type_counts_add_rows(&job.arena, 3, 1, &some);
+    cJSON *json = line();
+    ck_assert_int_eq(cJSON_GetArraySize(at(json, "types")), 2);
+    ck_assert_str_eq(at(json, "types.0.name")->valuestring, "paper");
+    ck_assert_double_eq(number(json, "types.0.input_nodes"), 0);
+    ck_assert_double_eq(number(json, "types.1.input_nodes"), 20);
+    ck_assert_double_eq(number(json, "types.1.hits"), 8);
+    ck_assert_double_eq(number(json, "types.1.hit_bytes"), 128);
+    ck_assert_double_eq(number(json, "types.1.miss_bytes"), 192);
+    ck_assert_double_eq(number(json, "relations.0.sampled_edges"), 0);
+    ck_assert_str_eq(at(json, "relations.1.source")->valuestring, "author");
+    ck_assert_str_eq(at(json, "relations.1.target")->valuestring, "paper");
+    ck_assert_double_eq(number(json, "relations.1.sampled_edges"), 16);
     cJSON_Delete(json);
 }
 

@@ -60,6 +60,7 @@ static const struct other {
     {.path = "model.self_loops", .value = "false"},
     {.path = "model.degrees", .value = "block"},
     {.path = "model.relations", .value = "mean"},
+    {.path = "model.share_weights", .value = "true"},
     {.path = "model.bases", .value = "4"},
     {.path = "model.blocks", .value = "4"},
     {.path = "model.weights", .value = "other.safetensors"},
@@ -102,6 +103,7 @@ static const struct other {
     {.path = "order.kind", .value = "proximity"},
     {.path = "order.sequences", .value = "2"},
     {.path = "order.excess_error", .value = "0.5"},
+    {.path = "order.epochs_per_pass", .value = "3"},
     {.path = "store.features", .value = "memory"},
     {.path = "store.cache", .value = "1MiB"},
     {.path = "store.window", .value = "2"},
@@ -310,8 +312,9 @@ TEST(objects_that_one_of_both_lacks_are_looked_into)
     cJSON_AddTrueToObject(cJSON_AddObjectToObject(had, "magic"), "wand");
     must(sl_config_compare(now, had, &d));
     ck_assert_str_eq(d.text, "order.kind: found \"shuffled\", the run has nothing; "
+                             "order.epochs_per_pass: found 1, the run has nothing; "
                              "magic.wand: found nothing, the run has true");
-    ck_assert_uint_eq(d.n, 2);
+    ck_assert_uint_eq(d.n, 3);
     cJSON_Delete(had);
     free(now);
 }

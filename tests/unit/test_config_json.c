@@ -173,6 +173,60 @@ TEST(the_schema_in_the_tree_is_the_table)
     free(schema);
 }
 
+static void expect_explained(const char *word, const char *wanted)
+{
+    char *text = NULL;
+    ck_assert_msg(sl_config_explain(word, &text) == SL_OK, "%s", sl_error_message());
+    ck_assert_str_eq(text, wanted);
+    free(text);
+}
+
+TEST(a_key_is_explained_by_any_of_its_names)
+{
+    static const char lr[] = "optimizer.lr: number, above 0 to 1000; default: 0.003\n"
+                             "    Learning rate.\n";
+    expect_explained("optimizer.lr", lr);
+    expect_explained("lr", lr);
+    expect_explained("learning-rate", lr);
+    expect_explained(
+        "order.kind",
+        "order.kind: \"shuffled\", \"proximity\", \"listed\", \"parts\"; default: "
+        "\"shuffled\"\n"
+        "    Order of the training vertices in an epoch. shuffled: a uniform shuffle.\n"
+        "    proximity: neighbouring vertices are in the same mini-batch and share what\n"
+        "    they read. listed: that of the list. parts: each mini-batch has vertices of\n"
+        "    one part of the data set's partition, so that a node of several draws\n"
+        "    around vertices of its own part.\n");
+}
+
+// A part has its own keys and no others, however they begin.
+TEST(a_part_of_the_job_is_explained_with_all_its_keys)
+{
+    char *all = NULL, *part = NULL;
+    ck_assert_int_eq(sl_config_explain("store", &part), SL_OK);
+    ck_assert_int_eq(sl_config_explain(NULL, &all), SL_OK);
+    ck_assert(strncmp(part, "store: object\n", 14) == 0);
+    ck_assert_ptr_nonnull(strstr(part, "\nstore.features: "));
+    ck_assert_ptr_null(strstr(part, "\nsampler"));
+    const char *at = strstr(all, part);
+    ck_assert_ptr_nonnull(at);
+    ck_assert(strncmp(at + strlen(part), "store", 5) != 0);
+    free(part);
+    ck_assert_int_eq(sl_config_explain("devices", &part), SL_OK);
+    ck_assert_ptr_nonnull(strstr(part, "\ndevices[].cores: "));
+    free(part);
+    free(all);
+}
+
+TEST(what_is_no_key_is_answered_with_the_nearest_one)
+{
+    char *text = NULL;
+    ck_assert_int_eq(sl_config_explain("modle", &text), SL_EINVAL);
+    ck_assert_msg(strstr(sl_error_message(), "'modle': did you mean model?"), "%s",
+                  sl_error_message());
+    ck_assert_ptr_null(text);
+}
+
 // Every default in the schema is one that the parser takes, and an object admits no other keys.
 static void check_object(const cJSON *object, int *n_defaults)
 {

@@ -136,16 +136,12 @@ static const struct {
 } refused[] = {
     {", \"kind\": \"walk\"}", "sampler.kind: found \"walk\"", "khop or weighted or labor"},
     {", \"subgraph\": \"induced\", \"expand\": \"new\"}", "sampler.subgraph: found", "directional"},
-    {", \"disjoint\": true}", "sampler.disjoint: found \"true\"", "wanted false"},
     {"}, \"task\": {\"kind\": \"link\", \"hard\": {\"kind\": \"walks\"}}",
      "task.hard.kind: found \"walks\"", "one relation"},
+    {"}, \"task\": {\"kind\": \"link\"}, \"devices\": [{\"kind\": \"cpu\"}, {\"kind\": \"cuda\"}]",
+     "found a GPU for devices[1]", "task.kind \"link\", wanted \"cpu\""},
     {"}, \"order\": {\"kind\": \"proximity\"}", "order.kind: found \"proximity\"", "shuffled"},
-    {"}, \"order\": {\"kind\": \"parts\"}", "order.kind: found \"parts\"", "shuffled"},
-    {"}, \"store\": {\"features\": \"storage\"}", "store.features: found \"storage\"", "memory"},
     {"}, \"cache\": {\"policy\": \"degree\"}", "cache.policy: found \"degree\"", "auto or none"},
-    {"}, \"nodes\": 2", "nodes: found 2", "set it to 1"},
-    {"}, \"devices\": [{\"kind\": \"cpu\", \"cores\": 0}, {\"kind\": \"cuda\", \"index\": 0}]",
-     "devices: found a GPU at [1]", "set devices to \"cpu\""},
 };
 
 TEST(what_typed_graphs_lack_is_refused_with_its_key)
@@ -162,6 +158,16 @@ TEST(what_typed_graphs_lack_is_refused_with_its_key)
     }
     must_parse("[3, 2]", "}");
     ck_assert_int_eq(sl_config_check_types(&config, &typed), SL_OK);
+    const struct sl_dataset of_others = {
+        .path = "d", .typed = {.n_types = 2, .n_relations = 2, .listed = 1}};
+    must_parse("[3, 2]", "}, \"devices\": [{\"kind\": \"cuda\"}]");
+    ck_assert_int_eq(sl_config_check_types(&config, &typed), SL_OK);
+    ck_assert_int_eq(sl_config_check_types(&config, &of_others), SL_EUNSUPPORTED);
+    message_has("whose lists are not of the first of them, wanted \"cpu\"");
+    // Following the advice.
+    must_parse("[3, 2]", "}, \"cache\": {\"policy\": \"degree\"}, "
+                         "\"store\": {\"features\": \"storage\"}");
+    ck_assert_int_eq(sl_config_check_types(&config, &typed), SL_OK);
 }
 
 TEST(lists_by_relation_are_of_typed_graphs_alone)
@@ -172,21 +178,18 @@ TEST(lists_by_relation_are_of_typed_graphs_alone)
     message_has("sampler.fanout: found lists by relation");
 }
 
-TEST(a_full_evaluation_is_by_batches_with_all_neighbours)
+TEST(a_list_may_take_all_neighbours)
 {
     must_parse("[3, 2]", "}");
     ck_assert(!sl_config_evaluates_all(&config)); // external
     config.model.kind = SL_MODEL_RSAGE;
     config.evaluate.full = true;
-    sl_config_settle_types(&config, &plain);
-    ck_assert(config.evaluate.full);
-    sl_config_settle_types(&config, &typed);
-    ck_assert(!config.evaluate.full && config.evaluate.n_fanout == 2);
-    ck_assert(config.evaluate.fanout[0] == -1 && config.evaluate.fanout[1] == -1);
+    ck_assert(!sl_config_evaluates_all(&config));
+    config.evaluate.full = false;
+    config.evaluate.fanout[0] = config.evaluate.fanout[1] = -1;
     ck_assert(sl_config_evaluates_all(&config));
     config.evaluate.fanout[1] = 5;
-    sl_config_settle_types(&config, &typed);
-    ck_assert(config.evaluate.fanout[1] == 5 && !sl_config_evaluates_all(&config));
+    ck_assert(!sl_config_evaluates_all(&config));
 }
 
 RUN_TESTS(.timeout_s = 20)

@@ -91,6 +91,40 @@ TEST(visits_by_hand)
     expect((int64_t[]){3, 1}, 2, (float[]){0, 0, 0, 0, 0});
 }
 
+// Papers 0 and 1, authors 2 and 3, field 4. Authors 2, 3, 3 write paper 0, each paper cites the
+// other; back from papers author 2 has 0, author 3 has 0 and 1; and author 2 has the field.
+TEST(visits_of_several_types_by_hand)
+{
+    static const uint64_t offsets[] = {0, 3, 3, 4, 5, 6, 8, 9, 9};
+    static const int32_t sources[] = {2, 3, 3, 1, 0, 0, 0, 1, 4};
+    static const uint32_t trained[] = {0};
+    static struct sl_vertex_type types[] = {{.n = 2}, {.first = 2, .n = 2}, {.first = 4, .n = 1}};
+    static struct sl_relation relations[] = {
+        {.source = 1},
+        {.first_row = 2, .first_edge = 3},
+        {.target = 1, .first_row = 4, .first_edge = 5},
+        {.source = 2, .target = 1, .first_row = 6, .first_edge = 8},
+    };
+    dataset = (struct sl_dataset){
+        .n_nodes = 5,
+        .n_edges = 9,
+        .typed =
+            {.n_types = 3, .n_relations = 4, .n_rows = 8, .type = types, .relation = relations},
+        .indptr = offsets,
+        .indices = sources,
+        .indices_dtype = SL_DTYPE_I32,
+        .split = {{1, trained}},
+    };
+    const float third = 1 / 3.0f;
+    expect((int64_t[]){2}, 1, (float[]){1, 1, 2 * third, 4 * third, 0});
+    expect((int64_t[]){2, 1}, 2, (float[]){10 * third, 8 * third, 1, 2, 2 * third});
+    // What has no list, or is not drawn for, is kept.
+    expect((int64_t[]){2, 1, 0}, 3, (float[]){10 * third, 8 * third, 1, 2, 2 * third});
+    expands_new = true;
+    expect((int64_t[]){2, 1}, 2, (float[]){10 * third, 5 * third, 2 * third, 4 * third, 2 * third});
+    expands_new = false;
+}
+
 static float merged(float ends)
 {
     return 2 * (1 - expf(-ends / 2)); // 2 batches
@@ -191,6 +225,63 @@ LOOP_TEST(visits_are_those_of_all_walks, 0, 14)
     for (uint32_t i = 0; i < dataset.split[SL_SPLIT_TRAIN].n; i++)
         walk(train[i], 1, fanout, SL_COUNT_OF(fanout), want);
     for (uint32_t v = 0; v < dataset.n_nodes; v++)
+        ck_assert_float_eq_tol(visits_of(v), (float)want[v], 1e-5f * (1 + (float)want[v]));
+}
+
+// --- graphs with types ---------------------------------------------------------------------------
+
+// In-degree, and sources, of vertex v in a relation: by its row.
+static void walk_types(uint32_t v, double weight, const int64_t *by_relation, uint32_t left,
+                       double *sum)
+{
+    const struct sl_typed *t = &dataset.typed;
+    if (!left || expands_new)
+        sum[v] += weight;
+    if (!left)
+        return;
+    if (!expands_new)
+        walk_types(v, weight, by_relation + t->n_relations, left - 1, sum);
+    for (uint32_t r = 0; r < t->n_relations; r++) {
+        const struct sl_vertex_type *target = &t->type[t->relation[r].target];
+        if (v < target->first || v >= target->first + target->n)
+            continue;
+        const uint64_t row = t->relation[r].first_row + v - target->first;
+        const double degree = (double)(indptr[row + 1] - indptr[row]);
+        const int64_t fanout = by_relation[r];
+        const double share = fanout >= 0 && (double)fanout < degree ? (double)fanout / degree : 1;
+        for (uint64_t e = indptr[row]; e < indptr[row + 1]; e++)
+            walk_types(narrow[e], weight * share, by_relation + t->n_relations, left - 1, sum);
+    }
+}
+
+// Of 3 types, of which the last is no relation's target, and relations whose rows end in the middle
+// of a thread's block.
+LOOP_TEST(visits_by_relation_are_those_of_all_walks, 0, 2)
+{
+    enum { SIZE = 3000, N = 3 * SIZE };
+    static struct sl_vertex_type type[] = {
+        {.first = 0, .n = SIZE}, {.first = SIZE, .n = SIZE}, {.first = 2 * SIZE, .n = SIZE}};
+    static struct sl_relation relation[] = {
+        {.source = 1, .target = 0}, {.source = 0, .target = 1}, {.source = 2, .target = 0}};
+    static const int64_t fanout[] = {2, -1, 1}, by_relation[] = {2, 1, -1, 1, 3, 0, 1, -1, 2};
+    static double want[N];
+    make_graph(N, SL_DTYPE_U32); // rows are as many as vertices, by chance
+    for (uint32_t r = 0; r < 3; r++) {
+        relation[r].first_row = (uint64_t)r * SIZE;
+        for (uint64_t e = indptr[r * SIZE]; e < indptr[(r + 1) * SIZE]; e++)
+            narrow[e] = (uint32_t)type[relation[r].source].first + narrow[e] % SIZE;
+    }
+    dataset.typed = (struct sl_typed){3, 3, N, type, relation};
+    dataset.split[SL_SPLIT_TRAIN].n = SIZE / 2;
+    expands_new = _i;
+    const struct sl_visits_sampling sampling = {.fanout = fanout,
+                                                .by_relation = by_relation,
+                                                .n_hops = SL_COUNT_OF(fanout),
+                                                .expands_new = expands_new};
+    must(sl_visits_expect(&dataset, &sampling, &watch, hotness));
+    for (uint32_t i = 0; i < dataset.split[SL_SPLIT_TRAIN].n; i++)
+        walk_types(train[i], 1, by_relation, SL_COUNT_OF(fanout), want);
+    for (uint32_t v = 0; v < N; v++)
         ck_assert_float_eq_tol(visits_of(v), (float)want[v], 1e-5f * (1 + (float)want[v]));
 }
 

@@ -107,6 +107,32 @@ static void find_distances(uint32_t root, uint32_t *distance)
     }
 }
 
+// The epochs of a pass walk through its order, and the last one goes on with its beginning.
+TEST(epochs_of_a_pass_share_its_order)
+{
+    enum { N = 500, EPOCHS = 7, ITEMS = 72 }; // 4 are there twice
+    static uint32_t out[ITEMS + 1], pass[2][N];
+    struct sl_epoch_order order;
+    make_graph(N);
+    struct sl_order_inputs facts = {.dataset = &dataset, .train = {.n = N}, .seed = 3};
+    must(sl_epoch_order_open(&order, SL_ORDER_SHUFFLED, &facts));
+    for (uint32_t p = 0; p < 2; p++)
+        ck_assert(sl_epoch_order_fill(&order, p, pass[p]));
+    facts.epochs_per_pass = EPOCHS;
+    ck_assert_uint_eq(sl_order_items(N, EPOCHS), ITEMS);
+    must(sl_epoch_order_open(&order, SL_ORDER_SHUFFLED, &facts));
+    out[ITEMS] = 77;
+    for (uint32_t epoch = 0; epoch < 2 * EPOCHS; epoch++) {
+        ck_assert(sl_epoch_order_fill(&order, epoch, out));
+        for (uint32_t i = 0; i < ITEMS; i++)
+            ck_assert_uint_eq(out[i], pass[epoch / EPOCHS][(epoch % EPOCHS * ITEMS + i) % N]);
+    }
+    ck_assert_uint_eq(out[ITEMS], 77);
+    ck_assert_uint_eq(sl_order_items(1, 20), 1);
+    ck_assert_uint_eq(sl_order_items(0, 20), 0);
+    ck_assert_uint_eq(sl_order_items(N, 0), N);
+}
+
 // A list without ids is that of all vertices.
 TEST(a_listed_order_is_the_list_and_one_without_ids_is_all_vertices)
 {

@@ -147,12 +147,88 @@ TEST(a_file_of_features_that_changes_is_named)
     sl_dataset_close(&ds);
 }
 
-TEST(times_are_not_read)
+// ---- times --------------------------------------------------------------------------------------
+
+enum { TIMED = SL_NEED_TOPOLOGY | SL_NEED_TIMES | SL_TAKES_TYPES };
+#define WRITES_TIME "edge_time.author.writes.paper.npy"
+#define CITES_TIME  "edge_time.paper.cites.paper.npy"
+
+static void write_times(void)
+{
+    WRITE_I64(WRITES_TIME, 5, 5, INT64_MIN, -2); // paper 0 has two of them
+    WRITE_I64(CITES_TIME, 9, -7, 9, 0);          // as has paper 2
+    WRITE_I64("node_time.npy", 1, 2, 3, -5);
+}
+
+// For who validates, and for who is handed the record; relations without have none.
+TEST(times_are_by_relation)
 {
     struct sl_dataset ds;
-    const unsigned need = SL_NEED_TOPOLOGY | SL_NEED_TIMES | SL_TAKES_TYPES;
-    ck_assert_int_eq(sl_dataset_open(dir, need, SL_CHECK_FULL, 2, &ds), SL_EUNSUPPORTED);
-    assert_message_has("has several types, and times are read of graphs of one type alone");
+    char *record = NULL;
+    write_times();
+    for (int recorded = 0; recorded < 2; recorded++) {
+        must(recorded ? sl_dataset_open_recorded(dir, TIMED, record, 2, &ds)
+                      : sl_dataset_open(dir, TIMED, SL_CHECK_FULL, 2, &ds));
+        ck_assert_int_eq(ds.times_rise, 1);
+        ck_assert_ptr_null(ds.edge_time);
+        ck_assert_int_eq(ds.typed.relation[0].time[1], 5);
+        ck_assert_int_eq(ds.typed.relation[2].time[1], -7);
+        ck_assert_ptr_null(ds.typed.relation[1].time);
+        ck_assert_ptr_null(ds.typed.relation[3].time);
+        ck_assert_int_eq(ds.node_time[3], -5);
+        free(record);
+        record = sl_dataset_record(&ds);
+        sl_dataset_close(&ds);
+    }
+    free(record);
+}
+
+// Files of the user's of the same names hurt nobody who needs no times; a data set without has the
+// digest that it had.
+TEST(times_that_nobody_needs)
+{
+    struct sl_dataset ds;
+    must(open_it(SL_CHECK_FULL, &ds));
+    const uint64_t digest = ds.digest;
+    ck_assert_int_eq(ds.times_rise, 0);
+    sl_dataset_close(&ds);
+    WRITE_F32(CITES_TIME, 9, 8);
+    write_text(WRITES_TIME, "mine");
+    must(open_it(SL_CHECK_FULL, &ds));
+    ck_assert_int_eq(ds.times_rise, 0);
+    ck_assert_uint_ne(ds.digest, digest);
+    sl_dataset_close(&ds);
+}
+
+static void times_refused(int code, const char *a, const char *b)
+{
+    struct sl_dataset ds;
+    ck_assert_int_eq(sl_dataset_open(dir, TIMED, SL_CHECK_FULL, 2, &ds), code);
+    assert_message_has(a);
+    assert_message_has(b);
+    ck_assert_ptr_null(ds.files);
+}
+
+TEST(times_that_cannot_be)
+{
+    times_refused(SL_ENOENT, "has no node_time.npy", "the time of each vertex as a seed");
+    write_times();
+    WRITE_I64(CITES_TIME, 9, 7, 6, 0);
+    times_refused(SL_EFORMAT,
+                  CITES_TIME ": element 2 (edge 1 of row 9 (relation paper -cites-> paper, paper "
+                             "2)) is 6, earlier than the one before it, 7",
+                  "sort each list by time");
+    WRITE_I64(CITES_TIME, 9, 7, 7);
+    times_refused(SL_EFORMAT, CITES_TIME ": is int64 (3,)", "edges of the relation = 4");
+    write_times();
+    WRITE_I64("node_time.npy", 1, 2, 3, 4, 5, 6, 7, 8, 9);
+    times_refused(SL_EFORMAT, "node_time.npy: is int64 (9,)", "count of type paper = 4");
+    write_times();
+    ck_assert_int_eq(unlink(in_dir(CITES_TIME)), 0);
+    ck_assert_int_eq(unlink(in_dir(WRITES_TIME)), 0);
+    WRITE_I64("edge_time.npy", 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0); // of all edges
+    times_refused(SL_ENOENT, "has no edge_time.SOURCE.NAME.TARGET.npy, such as " WRITES_TIME,
+                  "are of any time");
 }
 
 TEST(features_are_in_digest_and_contents)

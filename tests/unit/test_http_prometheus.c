@@ -26,6 +26,9 @@ static const char line[] =
     "\"devices\":[{\"index\":0,\"kind\":\"cpu\",\"name\":\"cpu 0\",\"memory_used\":99},"
     "{\"index\":1,\"kind\":\"cuda\",\"name\":\"cuda 1\",\"memory_used\":70,"
     "\"gpu_memory_used\":80,\"gpu_memory_total\":90,\"gpu_load\":0.375,\"gpu_memory_load\":null}],"
+    "\"types\":[{\"name\":\"paper\",\"input_nodes\":40,\"hits\":10}],"
+    "\"relations\":[{\"source\":\"author\",\"name\":\"writes\",\"target\":\"paper\","
+    "\"sampled_edges\":70}],"
     "\"links\":[{\"kind\":\"features\",\"reader\":1,\"from\":\"2\",\"bytes\":640},"
     "{\"kind\":\"features\",\"reader\":1,\"from\":\"memory\",\"bytes\":64}],"
     "\"nodes\":[{\"rank\":0,\"host\":\"a\",\"batches\":7,\"waits\":0.5,\"queue\":null},"
@@ -105,6 +108,16 @@ TEST(each_way_has_the_bytes_that_were_read_over_it)
     expect("sluice_link_bytes_total{job=\"a\",id=\"1\",kind=\"features\",reader=\"1\",from=\"2\"} "
            "640\n");
     expect("reader=\"1\",from=\"memory\"} 64\n");
+}
+
+TEST(each_type_and_each_relation_has_its_figures)
+{
+    add_job("1", "a", 1);
+    write(2);
+    expect("sluice_type_input_nodes_total{job=\"a\",id=\"1\",type=\"paper\"} 40\n");
+    expect("sluice_type_cache_hits_total{job=\"a\",id=\"1\",type=\"paper\"} 10\n");
+    expect("sluice_relation_edges_total{job=\"a\",id=\"1\",source=\"author\",relation=\"writes\","
+           "target=\"paper\"} 70\n");
 }
 
 TEST(each_node_and_each_wire_has_its_figures)

@@ -37,6 +37,8 @@ static void setup(void)
     links_open(N, &spec);
     for (uint32_t i = 0; i < N; i++) {
         well(sl_link_results_init(turn(i)));
+        for (uint32_t k = 0; k < N; k++)
+            links[i].clock_ahead_ns[k] = ((int64_t)k - i) * (int64_t)SL_WORLD_SECOND;
         at[i] = 0;
         open_next(i);
     }
@@ -66,6 +68,12 @@ static double loss_of(uint32_t evaluation, uint32_t cell)
     return evaluation + 0.125 * cell;
 }
 
+// When it is, on a node whose clock is a second ahead of the one's before it.
+static uint64_t time_of(uint32_t rank, uint32_t cell)
+{
+    return (1 + rank) * SL_WORLD_SECOND + cell;
+}
+
 // The next own batch, as a trainer leaves it. False: there is none.
 static bool evaluate(uint32_t rank)
 {
@@ -82,6 +90,7 @@ static bool evaluate(uint32_t rank)
     for (uint32_t i = 0; i < n * WORDS; i++)
         to[i] = word_of(at[rank], (uint32_t)first + i / WORDS, i % WORDS);
     l.entry->loss = loss_of(at[rank], l.cell);
+    l.entry->done_at_ns = time_of(rank, l.cell);
     well(sl_ledger_complete(&links[rank].worker.arena, &l));
     return true;
 }
@@ -96,8 +105,11 @@ static bool judge(uint32_t rank)
         return false;
     for (uint32_t i = 0; i < (cells * 10 - 3) * WORDS; i++)
         ck_assert_uint_eq(found[i], word_of(evaluation, i / WORDS, i % WORDS));
-    for (uint32_t c = 0; c < cells; c++)
-        ck_assert(sl_ledger_entry(&arena, phase[rank], c)->loss == loss_of(evaluation, c));
+    for (uint32_t c = 0; c < cells; c++) {
+        const struct sl_batch_entry *e = sl_ledger_entry(&arena, phase[rank], c);
+        ck_assert(e->loss == loss_of(evaluation, c));
+        ck_assert_uint_eq(e->done_at_ns, time_of(rank, c));
+    }
     memset(found, 0xff, ROWS * WORDS * sizeof *found);
     if (++at[rank] < EVALUATIONS)
         open_next(rank);

@@ -330,6 +330,19 @@ TEST(a_wait_for_a_batch_is_the_nodes_that_was_late)
     ck_assert_uint_lt(early->late_ns + early->wire_ns, told);
 }
 
+TEST(a_batch_of_another_node_has_this_ones_times)
+{
+    links[0].clock_ahead_ns[2] = SL_WORLD_SECOND;
+    train_all();
+    look_around();
+    for (uint32_t cell = 0; cell < PER_UPDATE; cell++) {
+        uint64_t done[N];
+        for (uint32_t i = 0; i < N; i++)
+            done[i] = sl_ledger_entry(&links[i].worker.arena, phase[i], cell)->done_at_ns;
+        ck_assert_uint_eq(done[0], done[2] - (cell % N == 2 ? SL_WORLD_SECOND : 0));
+    }
+}
+
 // --- what is no update ---------------------------------------------------------------------------
 
 static const struct {

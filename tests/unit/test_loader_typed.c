@@ -1,6 +1,8 @@
 // Batches of graphs with types: what a loader hands out of a block, and the features of its parts.
 #include "tests/unit/suite.h"
 
+#include <unistd.h>
+
 #include "common/base/error.h"
 #include "kernels/kernels.h"
 #include "loader/loader.h"
@@ -229,19 +231,89 @@ TEST(a_vertex_of_another_type_is_refused)
     sl_row_source_fini(&rows);
 }
 
-TEST(a_cache_is_refused)
+// --- rows that are read from the drive -----------------------------------------------------------
+
+// Writes each type's rows to a file of its own.
+static void write_types(struct sl_row_file *file, char (*path)[64])
+{
+    for (uint32_t t = 0; t < TB_TYPES; t++) {
+        const uint64_t each = sl_type_row_bytes(&g.type[t]), bytes = each * g.type[t].n;
+        file[t] = (struct sl_row_file){.n_rows = g.type[t].n, .row_bytes = each};
+        if (each == 0)
+            continue;
+        snprintf(path[t], sizeof path[t], "/tmp/sluice-types-XXXXXX");
+        const int fd = mkstemp(path[t]);
+        ck_assert_int_eq(write(fd, &g.rows[t], bytes), (ssize_t)bytes);
+        file[t].n = 1;
+        file[t].part[0] = (struct sl_row_part){path[t], fd, bytes};
+    }
+}
+
+// Slots for two thirds of each type's rows, in which every other vertex is.
+static void fill_cache(struct sl_row_cache *c)
+{
+    const struct sl_row_cache_use use = {.worker = 1};
+    struct sl_row_cache_shape shape = {.n_rows = g.ds.n_nodes};
+    for (uint32_t t = 0; t < TB_TYPES; t++) {
+        const uint64_t each = sl_type_row_bytes(&g.type[t]), n = 1 + g.type[t].n * 2 / 3;
+        if (each)
+            shape.width[shape.n_widths++] = (struct sl_row_width){each, n};
+        shape.n_slots += each ? n : 0;
+    }
+    sl_row_cache_view(calloc(1, sl_row_cache_bytes(&shape)), &shape, c);
+    for (uint32_t t = 0; t < TB_TYPES; t++) {
+        const struct sl_row_slots slots = sl_row_cache_slots(c, sl_type_row_bytes(&g.type[t]));
+        for (uint32_t i = 0; i < g.type[t].n; i += 2) {
+            const uint32_t v = (uint32_t)g.type[t].first + i;
+            uint32_t slot;
+            if (sl_row_cache_take(c, &slots, &use, v, false, &slot) != SL_ROW_TAKEN)
+                continue;
+            memcpy(slots.rows + (slot - slots.first) * slots.row_bytes,
+                   (const char *)&g.rows[t] + i * slots.row_bytes, slots.row_bytes);
+            sl_row_cache_there(c, slot);
+        }
+    }
+}
+
+// From the cache what it has, else from each type's file; as they are mapped.
+TEST(they_are_the_same_from_the_drive)
 {
     const struct sl_compute compute = {sl_device_host(), sl_kernels_cpu(), sl_kernels_cpu()};
-    struct sl_batch_buffer buffer = {0};
-    struct sl_gathered result;
-    struct sl_gather gather;
-    sl_gather_init(&gather, &compute, &g.ds, SL_GATHER_FASTER);
-    make(false, 5);
-    block->flags |= SL_BLOCK_HAS_RANKS;
-    ck_assert_int_eq(sl_gather_block(&gather, NULL, block, NULL, &buffer, &result),
-                     SL_EUNSUPPORTED);
-    says("cache.policy \"none\"");
-    sl_gather_fini(&gather);
+    const struct sl_row_options options = {.way = SL_ROWS_BY_THREADS, .cached = true, .depth = 4};
+    for (uint32_t i = 0; i < 60; i++) {
+        struct sl_row_file file[TB_TYPES];
+        char path[TB_TYPES][64];
+        struct sl_reading reading = {0};
+        struct sl_batch_buffer buffer = {0};
+        struct sl_gathered result;
+        struct sl_gather gather;
+        sl_gather_init(&gather, &compute, &g.ds, SL_GATHER_STAGED);
+        make(false, 5);
+        write_types(file, path);
+        ck_assert_msg(sl_row_reader_open_files(file, TB_TYPES, &options, &reading.drive) == SL_OK,
+                      "%s", sl_error_message());
+        for (uint32_t t = 0; t < TB_TYPES; t++)
+            if (file[t].n)
+                unlink(path[t]);
+        gather.half = i % 2;
+        gather.source.reader = &reading;
+        if (i % 4 < 2)
+            fill_cache(&gather.source.shared);
+        if (i % 8 < 4) // ranks are of what devices hold, which is nothing
+            block->flags |= SL_BLOCK_HAS_RANKS;
+        ck_assert_msg(sl_gather_block(&gather, NULL, block, NULL, &buffer, &result) == SL_OK, "%s",
+                      sl_error_message());
+        for (uint32_t t = 0; t < TB_TYPES; t++)
+            check_rows(t, sl_typed_block_rows(block, t),
+                       (const char *)buffer.x +
+                           sl_typed_rows_at(block, &g.ds.typed, t, gather.half),
+                       gather.half);
+        ck_assert_uint_eq(result.miss_bytes, sl_rows_block_bytes(&g.ds, block));
+        free(gather.source.shared.head);
+        sl_batch_buffer_fini(&buffer);
+        sl_gather_fini(&gather);
+        sl_reading_close(&reading);
+    }
 }
 
 RUN_TESTS(.timeout_s = 60)

@@ -1,118 +1,8 @@
 // Blocks of typed graphs: equal to a slow reference that knows no shifted rows and no runs; what
 // the format promises; memory that is too small.
-#include "tests/unit/sampler_fixture.h"
+#include "tests/unit/gpu_fixture.h"
+#include "tests/unit/sampler_types.h"
 #include "tests/unit/suite.h"
-#include "trainer/feed/typed_block.h"
-
-enum { TYPES = 5, RELATIONS = 7, N = 1001 };
-
-/*
- * The fixture's graph, split into relations: "user" is the type with labels, "one" has one vertex,
- * "none" has no edges at all. Self-loops and repeated edges are within "user", an edge of each
- * vertex comes from "one", and the last relation has no edges.
- */
-static const struct {
-    uint32_t first, n;
-} PARTS[TYPES] = {{0, 500}, {500, 300}, {800, 1}, {801, 190}, {991, 10}};
-static const struct {
-    uint32_t source, target, degree;
-} RELATION[RELATIONS] = {{1, 0, 12}, {0, 0, 9},   {0, 1, 30}, {2, 0, 1},
-                         {3, 1, 4},  {0, 2, 400}, {3, 3, 0}};
-
-static struct fixture fx; // arrays by row
-static struct sl_drawer drawer, slow;
-static struct sl_vertex_type types[TYPES];
-static struct sl_relation relations[RELATIONS];
-
-static void must(int rc)
-{
-    EXPECT(rc == SL_OK, "%d: %s", rc, sl_error_message());
-}
-
-static uint32_t source_of(uint32_t r, uint32_t v, uint32_t j)
-{
-    const uint32_t t = RELATION[r].source;
-    if (r == 1 && j % 4 == 1) // itself, or what was before
-        return j % 8 == 1 ? v : source_of(r, v, j - 1);
-    return PARTS[t].first + fixture_word(v * 8 + r, j + 1) % PARTS[t].n;
-}
-
-static uint32_t degree_of(uint32_t r, uint32_t v)
-{
-    const uint32_t most = RELATION[r].degree;
-    return most <= 1 || most > 100 ? most : v % 5 == 4 ? 0 : fixture_word(v, r) % (most + 1);
-}
-
-static void make_weights(void)
-{
-    struct sl_dataset *ds = &fx.topology.dataset;
-    struct sl_topology_view lists = fx.topology.view;
-    lists.n_nodes = ds->typed.n_rows;
-    fx.edge_weight = fixture_alloc(ds->n_edges * sizeof *fx.edge_weight);
-    fx.weight_prefix = fixture_alloc(ds->n_edges * sizeof *fx.weight_prefix);
-    for (uint64_t e = 0; e < ds->n_edges; e++)
-        fx.edge_weight[e] = fixture_word((uint32_t)e, 5) % 4 ? (float)(1 + e % 9) : 0.0f;
-    must(sl_kernels_ref()->weight_prefix(&lists, fx.edge_weight, fx.weight_prefix));
-    fx.topology.view.weight_prefix = fx.weight_prefix;
-}
-
-static void setup(void)
-{
-    struct sl_dataset *ds = &fx.topology.dataset;
-    uint64_t row = 0, e = 0, most = 0;
-    fx = (struct fixture){0};
-    for (uint32_t r = 0; r < RELATIONS; r++)
-        most += (uint64_t)PARTS[RELATION[r].target].n * RELATION[r].degree;
-    fx.indptr = fixture_alloc((RELATIONS * N + 1) * sizeof *fx.indptr);
-    fx.indices = fixture_alloc(most * sizeof *fx.indices);
-    fx.label = fixture_alloc(PARTS[0].n * sizeof *fx.label);
-    for (uint32_t r = 0; r < RELATIONS; r++) {
-        const uint32_t t = RELATION[r].target;
-        relations[r] = (struct sl_relation){.source = RELATION[r].source,
-                                            .target = t,
-                                            .first_row = row,
-                                            .first_edge = e,
-                                            .reverse_of = r == 0 ? 2 : SL_NO_RELATION};
-        for (uint32_t v = PARTS[t].first; v < PARTS[t].first + PARTS[t].n; v++) {
-            fx.indptr[row++] = e;
-            for (uint32_t j = 0; j < degree_of(r, v); j++)
-                fx.indices[e++] = (int32_t)source_of(r, v, j);
-        }
-        relations[r].n_edges = e - relations[r].first_edge;
-    }
-    fx.indptr[row] = e;
-    for (uint32_t t = 0; t < TYPES; t++)
-        types[t] = (struct sl_vertex_type){.first = PARTS[t].first, .n = PARTS[t].n};
-    for (uint32_t v = 0; v < PARTS[0].n; v++)
-        fx.label[v] = (int32_t)(v % 7);
-    *ds = (struct sl_dataset){
-        .n_nodes = N,
-        .n_edges = e,
-        .indptr = fx.indptr,
-        .indices = fx.indices,
-        .indices_dtype = SL_DTYPE_I32,
-        .label = fx.label,
-        .n_classes = 7,
-        .typed = {.n_types = TYPES,
-                  .n_relations = RELATIONS,
-                  .n_rows = row,
-                  .type = types,
-                  .relation = relations,
-                  .linked = SL_NO_RELATION},
-    };
-    fx.topology.view = (struct sl_topology_view){
-        .n_nodes = N, .indptr = fx.indptr, .indices = fx.indices, .indices_dtype = SL_DTYPE_I32};
-    make_weights();
-    must(sl_drawer_init(&drawer, &fx.topology, sl_kernels_cpu()));
-    must(sl_drawer_init(&slow, &fx.topology, sl_kernels_ref()));
-}
-
-static void teardown(void)
-{
-    sl_drawer_fini(&drawer);
-    sl_drawer_fini(&slow);
-    fixture_free(&fx);
-}
 
 // ---- the reference ------------------------------------------------------------------------------
 
@@ -292,46 +182,7 @@ static void expect_block(const struct sl_draw_plan *plan, const struct sl_block 
 
 // ---- tests --------------------------------------------------------------------------------------
 
-static const int64_t BY_RELATION[3 * RELATIONS] = {
-    10, 0, 5, 1, 4, -1, 2, /* hop 1 */ 3, 4, 0, 0, -1, 20, 1, /* hop 2 */ 0, 2, 2, 1, 1, 1, 1,
-};
-
-static const struct sl_draw_plan PLANS[] = {
-    {.n_hops = 3, .fanout = {5, 4, 3}, .stream = SL_RNG_SAMPLE, .seed = 7},
-    {.n_hops = 2, .fanout = {-1, -1}, .stream = SL_RNG_EVAL_SAMPLE, .seed = 9, .edge_ids = true},
-    {.n_hops = 3, .fanout = {5, 4, 3}, .stream = SL_RNG_SAMPLE, .seed = 7, .expand_new = true},
-    {.n_hops = 4,
-     .fanout = {3, -1, 1, 2},
-     .stream = SL_RNG_SAMPLE,
-     .seed = 7,
-     .expand_new = true,
-     .edge_ids = true},
-    {.n_hops = 3, .by_relation = BY_RELATION, .stream = SL_RNG_SAMPLE, .seed = 3, .edge_ids = true},
-    {.n_hops = 3,
-     .by_relation = BY_RELATION,
-     .stream = SL_RNG_SAMPLE,
-     .seed = 3,
-     .expand_new = true,
-     .edge_ids = true},
-    {.n_hops = 2, .replace = true, .fanout = {5, 40}, .stream = SL_RNG_SAMPLE, .seed = 5},
-    {.kind = SL_SAMPLER_WEIGHTED, .n_hops = 3, .fanout = {5, 4, 3}, .stream = SL_RNG_SAMPLE},
-    {.kind = SL_SAMPLER_WEIGHTED,
-     .n_hops = 2,
-     .fanout = {-1, 20},
-     .stream = SL_RNG_SAMPLE,
-     .expand_new = true,
-     .edge_ids = true},
-    {.kind = SL_SAMPLER_LABOR, .n_hops = 3, .fanout = {5, 4, 3}, .stream = SL_RNG_SAMPLE},
-    {.kind = SL_SAMPLER_LABOR,
-     .n_hops = 3,
-     .fanout = {5, 4, 3},
-     .stream = SL_RNG_SAMPLE,
-     .expand_new = true},
-};
-
-static const uint32_t SEEDS[] = {7, 0, 499, 250, 4, 9, 33, 100, 101, 102, 103, 104, 3, 444};
-
-CASE(.setup = setup, .teardown = teardown)
+CASE(.name = "cores", .setup = setup, .teardown = teardown)
 
 LOOP_TEST(blocks_are_those_of_plain_relations, 0, SL_COUNT_OF(PLANS))
 {
@@ -539,7 +390,8 @@ TEST(what_can_not_be_drawn)
     ck_assert_int_eq(draw(&plan, SEEDS, 3), SL_EUNSUPPORTED);
     plan = PLANS[0];
     plan.disjoint = true;
-    ck_assert_int_eq(draw(&plan, SEEDS, 3), SL_EUNSUPPORTED);
+    plan.time = SL_TIME_UNIFORM; // of a graph without
+    ck_assert_int_eq(draw(&plan, SEEDS, 3), SL_EPROTO);
     plan = PLANS[0];
     plan.kind = SL_SAMPLER_WALK;
     ck_assert_int_eq(draw(&plan, SEEDS, 3), SL_EUNSUPPORTED);
@@ -581,6 +433,99 @@ TEST(damaged_blocks_are_found)
     BROKEN(run[0].relation, run[1].relation, sl_typed_block_check(b, typed));
     BROKEN(run[0].n_dst, run[0].n_dst - 1, sl_typed_block_check(b, typed));
     free(b);
+}
+
+// ---- on a GPU -----------------------------------------------------------------------------------
+
+static const struct sl_plugin *gpu;
+static struct sl_graph_placement residence;
+static struct sl_drawer on_gpu;
+
+static void setup_gpu(void)
+{
+    setup();
+    gpu = gpu_open(0);
+}
+
+static void bring(double most)
+{
+    const struct sl_graph_placement_spec spec = {
+        .topology = &fx.topology, .share = 0.6, .most = most, .files = {-1, -1, -1}, .threads = 1};
+    must(sl_graph_placement_open(&residence, &spec, gpu->device, gpu->kernels));
+    must(sl_drawer_init_on(&on_gpu, &fx.topology, &residence));
+}
+
+static void teardown_gpu(void)
+{
+    sl_drawer_fini(&on_gpu);
+    sl_graph_placement_close(&residence);
+    teardown();
+}
+
+static void compare(const struct sl_draw_plan *plan, uint32_t batch, const uint32_t *seeds,
+                    uint32_t n)
+{
+    struct sl_block *b = fixture_draw(&drawer, plan, batch, batch, seeds, n);
+    struct sl_block *same = fixture_draw(&on_gpu, plan, batch, batch, seeds, n);
+    ck_assert_uint_eq(same->bytes, b->bytes);
+    ck_assert_mem_eq(same, b, b->bytes);
+    free(same);
+    free(b);
+}
+
+CASE(.name = "gpu", .setup = setup_gpu, .teardown = teardown_gpu, .timeout_s = 120, ON_A_GPU)
+
+// By a state that has drawn other plans before.
+LOOP_TEST(blocks_are_those_of_the_processor, 0, SL_COUNT_OF(PLANS))
+{
+    bring(0);
+    for (uint32_t batch = 0; batch < 3; batch++)
+        compare(&PLANS[_i], batch, SEEDS + batch, batch == 2 ? 1 : 9);
+    compare(&PLANS[(_i + 3) % (int)SL_COUNT_OF(PLANS)], 4, SEEDS, 5);
+    compare(&PLANS[_i], 5, SEEDS, 14);
+}
+
+// Half of the edges on the device, the others read where they lie.
+TEST(a_graph_that_fits_in_part)
+{
+    bring(0.5);
+    ck_assert_uint_gt(residence.n_resident, fx.topology.dataset.n_edges / 3);
+    ck_assert_uint_lt(residence.n_resident, fx.topology.dataset.n_edges);
+    compare(&PLANS[4], 1, SEEDS, 9);
+    compare(&PLANS[8], 1, SEEDS, 9);
+}
+
+LOOP_TEST(memory_of_the_exact_size_is_enough_for_a_gpu, 0, 3)
+{
+    const uint32_t plans[] = {1, 3, 7};
+    bring(0);
+    fixture_expect_exact_size(&on_gpu, &PLANS[plans[_i]], 1, 2, SEEDS, 9);
+}
+
+// Two batches of different plans under way at once, each in memory of its own.
+TEST(batches_beside_each_other)
+{
+    struct sl_draw_job job[2];
+    bring(0);
+    ck_assert_uint_eq(sl_drawer_depth(&on_gpu), 2);
+    for (uint32_t i = 0; i < 2; i++) {
+        job[i] = (struct sl_draw_job){.plan = &PLANS[2 + 3 * i],
+                                      .batch = i,
+                                      .seeds = SEEDS + i,
+                                      .n_seeds = 9,
+                                      .block = fixture_alloc(1 << 20),
+                                      .capacity = 1 << 20};
+        must(sl_drawer_begin(&on_gpu, &job[i]));
+    }
+    for (uint32_t i = 0; i < 2; i++) {
+        uint64_t wanted;
+        must(sl_drawer_finish(&on_gpu, &job[i], &wanted));
+        struct sl_block *b = fixture_draw(&drawer, job[i].plan, 0, i, SEEDS + i, 9);
+        ck_assert_uint_eq(job[i].block->bytes, b->bytes);
+        ck_assert_mem_eq(job[i].block, b, b->bytes);
+        free(job[i].block);
+        free(b);
+    }
 }
 
 RUN_TESTS(.timeout_s = 60)

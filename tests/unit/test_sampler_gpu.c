@@ -41,7 +41,7 @@ static void bring_to(const struct sl_device *device, double share)
         .topology = &fx.topology, .degrees = true, .share = share, .files = files, .threads = 2};
     ck_assert_msg(sl_graph_placement_open(&residence, &spec, device, gpu->kernels) == SL_OK, "%s",
                   sl_error_message());
-    sl_drawer_init_on(&gpu_drawer, &fx.topology, &residence);
+    ck_assert_int_eq(sl_drawer_init_on(&gpu_drawer, &fx.topology, &residence), SL_OK);
 }
 
 static void bring(double share)
@@ -112,7 +112,7 @@ TEST(a_part_of_a_graph_that_fits)
     const struct sl_graph_placement_spec spec = {
         .topology = &fx.topology, .share = 0.6, .most = 0.4, .files = files};
     ck_assert_int_eq(sl_graph_placement_open(&residence, &spec, gpu->device, gpu->kernels), SL_OK);
-    sl_drawer_init_on(&gpu_drawer, &fx.topology, &residence);
+    ck_assert_int_eq(sl_drawer_init_on(&gpu_drawer, &fx.topology, &residence), SL_OK);
     ck_assert_uint_le(residence.n_resident, n_edges * 4 / 10);
     ck_assert_uint_gt(residence.n_resident, n_edges * 4 / 10 - N);
     compare(&fixture_plans[0], BATCH, fx.split[SL_SPLIT_TRAIN], 7);

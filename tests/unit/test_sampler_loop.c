@@ -160,7 +160,7 @@ static struct sl_phase_spec epoch_of(enum sl_phase_kind kind, uint32_t epoch)
 static void prepare(struct runner *r, uint32_t worker, uint64_t guess_bytes)
 {
     if (gpu)
-        sl_drawer_init_on(&r->drawer, &fx.topology, &residence);
+        ck_assert_int_eq(sl_drawer_init_on(&r->drawer, &fx.topology, &residence), SL_OK);
     else
         ck_assert_int_eq(sl_drawer_init(&r->drawer, &fx.topology, sl_kernels_cpu()), SL_OK);
     if (sl_config_is_links(&config))

@@ -28,7 +28,7 @@ static void open_gpu(void)
         .topology = &fx.topology, .degrees = true, .share = 0.6, .files = {-1, -1, -1}};
     gpu = gpu_open(0);
     ck_assert_int_eq(sl_graph_placement_open(&residence, &spec, gpu->device, gpu->kernels), SL_OK);
-    sl_drawer_init_on(&drawer, &fx.topology, &residence);
+    ck_assert_int_eq(sl_drawer_init_on(&drawer, &fx.topology, &residence), SL_OK);
 }
 
 static void open_arena(void)

@@ -164,7 +164,7 @@ static void bring(struct self *s)
     ck_assert_msg(sl_graph_placement_open(&s->residence, &spec, device, s->plugin->kernels) ==
                       SL_OK,
                   "%s", sl_error_message());
-    sl_drawer_init_on(&s->drawer, &fx.topology, &s->residence);
+    ck_assert_int_eq(sl_drawer_init_on(&s->drawer, &fx.topology, &s->residence), SL_OK);
     sl_share_init(&s->share, &s->residence, &arena, s->d, &s->pulse);
     s->drawer.device.share = &s->share;
     ck_assert_int_eq(sl_drawer_init(&s->reference, &fx.topology, sl_kernels_ref()), SL_OK);

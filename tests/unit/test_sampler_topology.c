@@ -148,7 +148,7 @@ TEST(a_graph_that_does_not_fit_is_read_a_hop_at_a_time)
     sl_memory_set_bound(NULL, NULL);
     ck_assert(t.ahead && !t.locked);
     const uint32_t nodes[] = {4, 0, 1};
-    sl_topology_read_ahead(&t, &t.view, nodes, 3); // the system takes it
+    sl_topology_read_ahead(&t, &t.view, NULL, nodes, 3); // the system takes it
     sl_topology_close(&t);
 }
 
@@ -179,7 +179,7 @@ TEST(times_are_read_ahead_with_their_lists)
     ck_assert(has_flag(t.dataset.edge_time, " rr"));
     t.ahead = note;
     const uint32_t node = 2; // edges 3 and 4
-    sl_topology_read_ahead(&t, &t.view, &node, 1);
+    sl_topology_read_ahead(&t, &t.view, t.dataset.edge_time, &node, 1);
     ck_assert_uint_eq(n_asked, 3);
     ck_assert_ptr_eq(asked[1], (const int32_t *)t.view.indices + 3);
     ck_assert_uint_eq(asked_bytes[1], 2 * 4);

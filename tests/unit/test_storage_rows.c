@@ -322,6 +322,59 @@ LOOP_TEST(a_drive_that_is_silent_is_given_up, 0, 2)
     close(ends[1]);
 }
 
+// Of several files, whose rows differ in size and are numbered through; one is in no file, one empty.
+LOOP_TEST(rows_of_several_files_are_numbered_through, 0, SL_COUNT_OF(ways))
+{
+    enum { FILES = 6, ROWS_MAX = 130 };
+    static const uint64_t n_rows[FILES] = {100, 50, 0, 130, 1, 60};
+    static const uint64_t row_bytes[FILES] = {4, 0, 8, 300, 70000, 4096};
+    struct sl_row_file file[FILES] = {0};
+    struct sl_row_reader *r;
+    uint64_t at = 128, first = 0;
+    for (uint32_t f = 0; f < FILES; f++) {
+        file[f] = (struct sl_row_file){.n = row_bytes[f] > 0,
+                                       .part[0].path = path,
+                                       .n_rows = n_rows[f],
+                                       .row_bytes = row_bytes[f],
+                                       .offset = at};
+        at += n_rows[f] * row_bytes[f] + 12;
+    }
+    const int fd = make_file(at);
+    for (uint32_t f = 0; f < FILES; f++)
+        if (file[f].n > 0)
+            file[f].part[0] = (struct sl_row_part){path, dup(fd), at};
+    ck_assert_msg(sl_row_reader_open_files(file, FILES, &ways[_i], &r) == SL_OK, "%s",
+                  sl_error_message());
+    for (uint32_t f = 0; f < FILES; first += n_rows[f++]) {
+        uint32_t rows[ROWS_MAX], to[ROWS_MAX];
+        char *out = calloc(ROWS_MAX, SL_MAX(row_bytes[f], (uint64_t)1));
+        const uint32_t n = (uint32_t)n_rows[f];
+        for (uint32_t i = 0; i < n; i++) {
+            rows[i] = (uint32_t)first + (i ? random_below(n) : n - 1);
+            to[i] = n - 1 - i;
+        }
+        const int rc = sl_row_reader_read(r, rows, to, n, out);
+        if (file[f].n == 0)
+            expect_error(rc, SL_ERANGE, "row 149", "in no file");
+        else
+            ck_assert_msg(rc == SL_OK, "%s", sl_error_message());
+        for (uint32_t i = 0; file[f].n > 0 && i < n; i++)
+            ck_assert_int_eq(memcmp(out + to[i] * row_bytes[f],
+                                    bytes + file[f].offset + (rows[i] - first) * row_bytes[f],
+                                    row_bytes[f]),
+                             0);
+        free(out);
+    }
+    char out[8192];
+    uint32_t rows[] = {99, 100}; // of two files
+    expect_error(sl_row_reader_read(r, rows, NULL, 2, out), SL_ERANGE, "row 100 at 1", path);
+    rows[0] = (uint32_t)first; // of none
+    expect_error(sl_row_reader_read(r, rows, NULL, 1, out), SL_ERANGE, "below 341", path);
+    sl_row_reader_close(r);
+    close(fd);
+    remove_file();
+}
+
 TEST(a_file_that_was_replaced_is_refused)
 {
     char dir[] = "/tmp/sluice-rows-XXXXXX", file[128], other[128], command[128];

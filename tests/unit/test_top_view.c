@@ -267,6 +267,37 @@ TEST(many_links_are_summed_then_counted)
     has("and 8 more");
 }
 
+TEST(types_and_relations_are_shown_when_asked_for)
+{
+    struct sample s = usual_sample();
+    sl_top_key(m, 'r'); // of a plain graph there is nothing to show
+    draw(80, 24, false);
+    has("one type of vertices");
+    has("0 sampler");
+    s.typed = true;
+    run_for(m, &s, 5);
+    draw(80, 24, false);
+    has_not("author");
+    sl_top_key(m, 'r');
+    draw(80, 24, false);
+    fits(80, 24);
+    has("type                                    rows    per s     hits  cache/s  store/s\n");
+    has("\npaper                                   5000     1000     50 %  2.0 MiB  2.0 MiB\n");
+    has("\nauthor                                     0        0        -        -        -\n");
+    has("\npaper -cites-> paper                                      1125      225     75 %\n");
+    has("\nauthor -writes-> paper                                     375       75     25 %\n");
+    draw(60, 15, false);
+    fits(60, 15);
+    draw(80, 10, false); // too small for pictures
+    sl_top_key(m, SL_KEY_ESCAPE);
+    draw(80, 24, false);
+    has_not("author");
+    sl_top_key(m, 'r');
+    sl_top_key(m, '2');
+    draw(80, 24, false);
+    has_not("author");
+}
+
 TEST(nodes_have_a_row_each)
 {
     struct sample s = usual_sample();

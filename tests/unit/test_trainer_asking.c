@@ -236,10 +236,11 @@ LOOP_TEST(rows_in_the_cache_are_not_asked_for, 0, 2)
         others++;
         const struct sl_row_cache_use use = {.worker = WORKER};
         uint32_t slot;
-        if (i % 3 == 0 &&
-            sl_row_cache_take(&source.shared, &use, vertices[i], false, &slot) == SL_ROW_TAKEN) {
+        if (i % 3 == 0 && sl_row_cache_take(&source.shared, source.shared.slots, &use, vertices[i],
+                                            false, &slot) == SL_ROW_TAKEN) {
             for (uint32_t k = 0; k < shards.row_bytes; k++)
-                source.shared.rows[slot * shards.row_bytes + k] = shards_byte(vertices[i], k);
+                source.shared.slots->rows[slot * shards.row_bytes + k] =
+                    shards_byte(vertices[i], k);
             sl_row_cache_there(&source.shared, slot);
             kept++;
         }

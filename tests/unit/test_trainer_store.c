@@ -2,12 +2,14 @@
 #include "tests/unit/gpu_fixture.h"
 #include "tests/unit/suite.h"
 #include "tests/unit/trainer_farm.h"
+#include "tests/unit/typed_blocks.h"
 
 #include <sys/mman.h>
 #include <sys/stat.h>
 
 #include "common/arena/shared_array.h"
 #include "trainer/feed/gather.h"
+#include "trainer/feed/typed_block.h"
 
 enum { NODES = 2000, FEATURES = 400, CLASSES = 4 }; // more than a huge page of them
 
@@ -176,6 +178,56 @@ TEST(what_is_faster_is_told)
     free(b);
     sl_gather_fini(&g);
     scene_fini(&s);
+}
+
+static void *pages(size_t bytes)
+{
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ck_assert(p != MAP_FAILED);
+    return p;
+}
+
+// In place and through copies, of types with halves, with odd rows, with none and without vertices.
+LOOP_TEST(rows_of_several_widths_are_those_of_the_processor, 0, 3)
+{
+    static const enum sl_gather_way ways[] = {SL_GATHER_MAPPED, SL_GATHER_STAGED, SL_GATHER_FASTER};
+    // In pages of their own: those of the features are pinned.
+    struct tb_graph *graph = pages(sizeof *graph);
+    struct tb_block *block = pages(sizeof *block);
+    const struct sl_store_plan plan = {.way = SL_STORE_WAY_TYPES, .fd = -1, .threads = 1};
+    const struct sl_typed *typed = &graph->ds.typed;
+    const struct sl_plugin *plugin = gpu_open(0);
+    const struct sl_compute compute = {plugin->device, plugin->kernels, sl_kernels_cpu()};
+    const struct sl_compute cores = {sl_device_host(), sl_kernels_cpu(), sl_kernels_cpu()};
+    struct sl_gather g, own;
+    struct sl_batch_buffer found = {0}, wanted = {0};
+    struct sl_gathered result;
+    tb_graph_make(graph);
+    tb_block_make(block, graph, false, 3);
+    const struct sl_block *b = tb_header(block);
+    sl_gather_init(&own, &cores, &graph->ds, SL_GATHER_FASTER);
+    sl_gather_init(&g, &compute, &graph->ds, ways[_i]);
+    ck_assert_int_eq(sl_store_place(&g.store, &graph->ds, &plan), SL_OK);
+    ck_assert_ptr_nonnull(g.store.there);
+    ck_assert_int_eq(sl_gather_block(&own, NULL, b, NULL, &wanted, &result), SL_OK);
+    ck_assert_msg(sl_gather_block(&g, NULL, b, NULL, &found, &result) == SL_OK, "%s",
+                  sl_error_message());
+    ck_assert_uint_eq(result.miss_bytes, sl_rows_block_bytes(&graph->ds, b));
+    char *rows =
+        gpu_get(compute.device, found.x, sl_typed_rows_at(b, typed, typed->n_types, false));
+    for (uint32_t t = 0; t < typed->n_types; t++) {
+        const uint64_t at = sl_typed_rows_at(b, typed, t, false);
+        const uint64_t n = (uint64_t)sl_typed_block_rows(b, t) * typed->type[t].feat_dim;
+        if (n > 0)
+            ck_assert_mem_eq(rows + at, (const char *)wanted.x + at, n * sizeof(float));
+    }
+    free(rows);
+    sl_batch_buffer_fini(&found);
+    sl_batch_buffer_fini(&wanted);
+    sl_gather_fini(&g);
+    sl_gather_fini(&own);
+    munmap(graph, sizeof *graph);
+    munmap(block, sizeof *block);
 }
 
 RUN_TESTS(.quiet = true, .timeout_s = 60, ON_A_GPU)

@@ -2,9 +2,9 @@
 // precision, names and shapes of tensors, bits of any number of threads, what is refused.
 
 #include "common/base/error.h"
+#include "tests/unit/gpu_fixture.h"
 #include "tests/unit/suite.h"
 #include "tests/unit/trainer_typed_naive.h"
-#include "trainer/infer/evaluate.h"
 
 enum { CLASSES = 4, SEEDS = 7, HIDDEN = 6 };
 
@@ -34,9 +34,17 @@ static const struct variant {
     {"rgcn of bases", SL_MODEL_RGCN, 2, SL_NORM_BATCH, SL_CONFIG_ELU, SL_RELATIONS_SUM, 3, 0, 0.3},
     {"rgcn of blocks", SL_MODEL_RGCN, 3, SL_NORM_LAYER, SL_CONFIG_LEAKY_RELU, SL_RELATIONS_SUM, 0,
      2, 0.2},
+    {"hgt", SL_MODEL_HGT, 2, SL_NORM_NONE, SL_CONFIG_RELU, SL_RELATIONS_SUM, 0, 0, 0},
+    {"hgt of one layer", SL_MODEL_HGT, 1, SL_NORM_NONE, SL_CONFIG_RELU, SL_RELATIONS_SUM, 0, 0, 0},
+    {"hgt, deep", SL_MODEL_HGT, 3, SL_NORM_LAYER, SL_CONFIG_ELU, SL_RELATIONS_SUM, 0, 0, 0.3},
+    {"rgat of one weight", SL_MODEL_RGAT, 2, SL_NORM_NONE, SL_CONFIG_ELU, SL_RELATIONS_MEAN, 0, 0,
+     0.2},
 };
 
+enum { PLAIN_HGT = 10, ONE_WEIGHT = 13 }; // the latter with all features of one width
+
 static struct typed_graph graph;
+static uint32_t learned_dim; // of types without features, of which authors are one then; 0: none is
 
 static void assert_ok(int rc)
 {
@@ -46,6 +54,7 @@ static void assert_ok(int rc)
 static void setup(void)
 {
     typed_graph_init(&graph, 5);
+    learned_dim = 0;
     sl_kernels_set_threads(1);
 }
 
@@ -65,6 +74,9 @@ static struct sl_config config_of(const struct variant *v)
     c.model.dropout = v->dropout;
     c.model.input_dropout = v->dropout / 2;
     c.model.attention_dropout = v->dropout;
+    c.model.share_weights = v == &VARIANTS[ONE_WEIGHT];
+    c.features.kind = learned_dim ? SL_INPUT_OF_BOTH : SL_INPUT_OF_FILE;
+    c.features.dim = learned_dim;
     return c;
 }
 
@@ -79,15 +91,36 @@ struct scene {
     struct sl_config config;
     struct sl_model model;
     struct sl_block *block;
-    float *x, *params, *gradient;
-    double *exact; // the parameters
+    float *x, *params, *gradient, *rows, *row_gradient;
+    double *exact, *exact_rows; // the parameters and learned rows
     struct typed_naive naive;
 };
+
+// Learned rows, as a table has them, and where their gradient goes.
+static void make_rows(struct scene *s)
+{
+    struct sl_learned_rows *learned = &s->model.learned;
+    struct fixture_rng r = {.seed = 41};
+    learned->n_rows = sl_typed_bare_before(&graph.typed, TYPED_TYPES);
+    const uint64_t n = learned->n_rows * learned->dim;
+    s->rows = fixture_alloc((n + 1) * sizeof *s->rows);
+    s->exact_rows = fixture_alloc((n + 1) * sizeof *s->exact_rows);
+    s->row_gradient =
+        fixture_alloc(((uint64_t)s->block->n_input * learned->dim + 1) * sizeof *s->row_gradient);
+    for (uint64_t i = 0; i < n; i++)
+        s->exact_rows[i] = (double)(s->rows[i] = fixture_float(&r, 1));
+    learned->rows = s->rows;
+    learned->gradient = s->row_gradient;
+}
 
 static void scene_init(struct scene *s, const struct variant *v, const struct sl_kernels *kernels,
                        const uint32_t *seeds, uint32_t n_seeds)
 {
     *s = (struct scene){.config = config_of(v)};
+    for (uint32_t t = 0; t < TYPED_TYPES && v == &VARIANTS[ONE_WEIGHT]; t++)
+        graph.type[t].feat_dim = 5;
+    if (learned_dim)
+        graph.type[1].feat_dim = 0;
     ck_assert_msg(init(&s->model, &s->config, kernels) == SL_OK, "%s", sl_error_message());
     s->block = typed_block(&graph, seeds, n_seeds, v->layers, 3, CLASSES, 11);
     assert_ok(sl_typed_block_check(s->block, &graph.typed));
@@ -96,6 +129,7 @@ static void scene_init(struct scene *s, const struct variant *v, const struct sl
     s->params = fixture_params(&s->model, 31);
     s->gradient = fixture_alloc((s->model.n_params + 1) * sizeof *s->gradient);
     s->exact = fixture_alloc((s->model.n_params + 1) * sizeof *s->exact);
+    make_rows(s);
     for (uint64_t i = 0; i < s->model.n_params; i++)
         s->exact[i] = (double)s->params[i];
     s->naive = (struct typed_naive){.g = &graph,
@@ -103,6 +137,7 @@ static void scene_init(struct scene *s, const struct variant *v, const struct sl
                                     .model = &s->model,
                                     .block = s->block,
                                     .x = s->x,
+                                    .rows = s->exact_rows,
                                     .params = s->exact,
                                     .classes = CLASSES};
 }
@@ -115,6 +150,9 @@ static void scene_fini(struct scene *s)
     free(s->params);
     free(s->gradient);
     free(s->exact);
+    free(s->rows);
+    free(s->row_gradient);
+    free(s->exact_rows);
 }
 
 static const uint32_t SEED_IDS[SEEDS] = {0, 22, 3, 7, 12, 5, 9};
@@ -150,7 +188,7 @@ static void check_logits(struct scene *s, const char *name)
     free(x);
 }
 
-CASE(.setup = setup, .teardown = teardown, .timeout_s = 120)
+CASE(.name = "cores", .setup = setup, .teardown = teardown, .timeout_s = 120)
 
 LOOP_TEST(logits_are_those_of_the_naive_model, 0, SL_COUNT_OF(VARIANTS) * 2)
 {
@@ -198,6 +236,27 @@ static void check_gradient(struct scene *s, const char *name)
                           slope);
         }
     }
+}
+
+// Some numbers of the gradient of learned rows.
+static void check_row_gradient(struct scene *s, const char *name)
+{
+    const uint32_t dim = s->model.learned.dim;
+    uint32_t *ids = fixture_alloc((s->block->n_input + 1) * sizeof *ids);
+    const uint32_t n = sl_model_learned_ids(&s->model, sl_block_here(s->block), ids);
+    ck_assert_uint_gt(n, s->config.model.layers); // authors, and in most blocks the venue behind
+    ck_assert_uint_lt(ids[0], graph.type[1].n);
+    for (uint32_t i = 0; i < n * dim; i += 3) {
+        double *at = &s->exact_rows[ids[i / dim] * dim + i % dim];
+        const double kept = *at, step = 1e-5;
+        *at = kept + step;
+        double slope = typed_naive_loss(&s->naive);
+        *at = kept - step;
+        slope = (slope - typed_naive_loss(&s->naive)) / (2 * step);
+        *at = kept;
+        check_near(name, (double)s->row_gradient[i], slope, 2e-4);
+    }
+    free(ids);
 }
 
 static void train(struct scene *s, struct sl_loss_result *loss)
@@ -284,6 +343,22 @@ LOOP_TEST(gradients_of_links_are_finite_differences, 0, 3 * 2)
     scene_fini(&s);
 }
 
+LOOP_TEST(learned_rows_of_types_without_features_have_their_gradient, 0, SL_COUNT_OF(VARIANTS) * 2)
+{
+    const struct variant *v = &VARIANTS[_i / 2];
+    struct scene s;
+    struct sl_loss_result loss;
+    learned_dim = 5; // as wide as features where there is one weight for both ends
+    scene_init(&s, v, _i % 2 ? sl_kernels_cpu() : sl_kernels_ref(), SEED_IDS, SEEDS);
+    check_logits(&s, v->name);
+    s.naive.training = true;
+    train(&s, &loss);
+    check_near(v->name, loss.loss, typed_naive_loss(&s.naive), 1e-5);
+    check_gradient(&s, v->name);
+    check_row_gradient(&s, v->name);
+    scene_fini(&s);
+}
+
 // The second batch of the same model leaves nothing of the first.
 LOOP_TEST(bits_are_those_of_any_number_of_threads, 0, SL_COUNT_OF(VARIANTS))
 {
@@ -307,6 +382,34 @@ LOOP_TEST(bits_are_those_of_any_number_of_threads, 0, SL_COUNT_OF(VARIANTS))
     for (int k = 0; k < 3; k++)
         free(gradient[k]);
     scene_fini(&s);
+}
+
+// Whether a relation's sources are kept for backward or made again; less is kept then.
+LOOP_TEST(what_is_made_again_has_the_same_bits, 4, 7)
+{
+    struct sl_loss_result loss[2];
+    float *gradient[2];
+    uint64_t peak[2];
+    for (int k = 0; k < 2; k++) {
+        struct scene s;
+        scene_init(&s, &VARIANTS[_i], sl_kernels_cpu(), SEED_IDS, SEEDS);
+        s.model.options.kept_bytes *= k == 0;
+        for (int again = 0; again < 2; again++) { // the second finds the first one's memory
+            memset(s.gradient, 0xff, s.model.n_params * sizeof *s.gradient);
+            train(&s, &loss[k]);
+        }
+        peak[k] = s.model.pool.peak_bytes;
+        ck_assert_uint_eq(sl_model_peak_bytes(&s.model), peak[k] + s.model.scratch.peak_bytes);
+        gradient[k] = s.gradient;
+        s.gradient = NULL;
+        if (k == 1)
+            ck_assert_mem_eq(gradient[1], gradient[0], s.model.n_params * sizeof **gradient);
+        scene_fini(&s);
+    }
+    ck_assert(loss[0].loss == loss[1].loss);
+    ck_assert_uint_lt(peak[1], peak[0]);
+    free(gradient[0]);
+    free(gradient[1]);
 }
 
 // Products of operands that were rounded to bf16: near those that were not, and others.
@@ -369,6 +472,15 @@ TEST(tensors_have_the_names_of_torch_geometric)
     ck_assert_int_eq(init(&m, &c, sl_kernels_cpu()), SL_OK);
     check_tensor(&m, "convs.2.weight", "7,2,3,3");
     sl_model_fini(&m);
+    c = config_of(&VARIANTS[PLAIN_HGT]);
+    ck_assert_int_eq(init(&m, &c, sl_kernels_cpu()), SL_OK);
+    check_tensor(&m, "convs.0.kqv_lin.lins.author.weight", "18,6");
+    check_tensor(&m, "convs.1.out_lin.lins.tag.bias", "6");
+    check_tensor(&m, "convs.1.k_rel.weight", "14,3,3");
+    check_tensor(&m, "convs.0.skip.venue", "1");
+    check_tensor(&m, "convs.1.p_rel.author__writes__paper", "1,2");
+    check_tensor(&m, "lin_dict.author.weight", "6,3");
+    sl_model_fini(&m);
 }
 
 static void check_refused(const struct sl_config *c, const char *a, const char *b)
@@ -377,19 +489,6 @@ static void check_refused(const struct sl_config *c, const char *a, const char *
     ck_assert_int_lt(init(&m, c, sl_kernels_cpu()), 0);
     ck_assert_msg(strstr(sl_error_message(), a) && strstr(sl_error_message(), b),
                   "'%s', wanted %s and %s", sl_error_message(), a, b);
-    sl_model_fini(&m);
-}
-
-TEST(layers_over_the_whole_graph_are_refused)
-{
-    struct sl_model m;
-    const struct sl_config c = config_of(&VARIANTS[0]);
-    const struct sl_infer_range range = {.n = 1};
-    const struct sl_infer_io io = {.x_dtype = SL_DTYPE_F32};
-    struct sl_dataset ds = {.n_nodes = 1};
-    assert_ok(init(&m, &c, sl_kernels_cpu()));
-    ck_assert_int_eq(sl_evaluate_layer(&m, &ds, NULL, 0, &range, &io), SL_EUNSUPPORTED);
-    ck_assert_ptr_nonnull(strstr(sl_error_message(), "evaluate.fanout of -1"));
     sl_model_fini(&m);
 }
 
@@ -405,19 +504,87 @@ TEST(what_a_model_cannot_be_is_refused_by_name)
     c = config_of(&VARIANTS[4]);
     c.model.heads = 4;
     check_refused(&c, "model.hidden: found 6 with 4 heads", "model.heads");
+    c = config_of(&VARIANTS[PLAIN_HGT]);
+    c.model.heads = 4;
+    check_refused(&c, "model.hidden: found 6 with 4 heads", "model.heads");
+    c.model.heads = 2;
+    snprintf(graph.type[2].name, sizeof graph.type[2].name, "author__x");
+    snprintf(graph.relation[3].name, sizeof graph.relation[3].name, "writes");
+    snprintf(graph.relation[0].name, sizeof graph.relation[0].name, "x__writes");
+    graph.relation[4].target = 2; // as it was
+    check_refused(&c, "relations 0 and 3", "without \"__\"");
+    c = config_of(&VARIANTS[ONE_WEIGHT]);
+    check_refused(&c, "'x__writes' from 'author', of width 3, to 'paper', of 5", "share_weights");
     c = config_of(&VARIANTS[9]);
     c.model.blocks = 4;
     check_refused(&c, "model.hidden: found 6 with 4 blocks", "model.blocks");
-    c = config_of(&VARIANTS[0]);
-    c.features.kind = SL_INPUT_LEARNED;
-    c.features.dim = 4;
-    check_refused(&c, "learned rows", "features.kind");
     c = config_of(&VARIANTS[0]);
     c.model.kind = SL_MODEL_GCN;
     check_refused(&c, "\"gcn\"", "rsage");
     graph.typed.n_types = 0;
     c.model.kind = SL_MODEL_RGAT;
     check_refused(&c, "\"rgat\"", "graphsage");
+}
+
+// ---- on a GPU -----------------------------------------------------------------------------------
+
+static const struct sl_plugin *gpu;
+
+static void setup_gpu(void)
+{
+    setup();
+    gpu = gpu_open(0);
+}
+
+// Logits (n_seeds, CLASSES) of an evaluation and the gradient (n_params) of a step, one behind the
+// other; computed on this device with what the scene has.
+static float *step_on(const struct scene *s, const struct sl_device *device,
+                      const struct sl_kernels *kernels)
+{
+    const uint64_t x_bytes = sl_typed_rows_at(s->block, &graph.typed, TYPED_TYPES, false);
+    const uint64_t n = s->model.n_params, n_logits = (uint64_t)s->block->n_seeds * CLASSES;
+    struct sl_model model;
+    struct sl_loss_result loss;
+    const float *logits;
+    float *all = fixture_alloc((n_logits + n) * sizeof *all);
+    assert_ok(sl_model_init(&model, &s->config, 0, &graph.typed, fixture_objective(CLASSES), device,
+                            kernels));
+    char *base = gpu_put(device, s->block, s->block->bytes);
+    const struct sl_block_view block = {.header = s->block, .base = base};
+    float *params = gpu_put(device, s->params, n * sizeof *params);
+    float *gradient = gpu_put(device, s->gradient, n * sizeof *gradient);
+    float *x = gpu_put(device, s->x, x_bytes + 1);
+    assert_ok(sl_model_evaluate(&model, params, block, x, &loss, &logits));
+    assert_ok(device->copy(all, logits, n_logits * sizeof *all));
+    assert_ok(sl_model_train(&model, params, block, x, gradient, &loss));
+    assert_ok(device->copy(all + n_logits, gradient, n * sizeof *all));
+    assert_ok(device->sync());
+    gpu_free(device, x, x_bytes + 1);
+    gpu_free(device, gradient, n * sizeof *gradient);
+    gpu_free(device, params, n * sizeof *params);
+    gpu_free(device, base, s->block->bytes);
+    sl_model_fini(&model);
+    return all;
+}
+
+CASE(.name = "gpu", .setup = setup_gpu, .teardown = teardown, .timeout_s = 120, ON_A_GPU)
+
+// Near those of cores, and each time with the same bits.
+LOOP_TEST(a_gpu_computes_what_cores_do, 0, SL_COUNT_OF(VARIANTS))
+{
+    struct scene s;
+    scene_init(&s, &VARIANTS[_i], sl_kernels_cpu(), SEED_IDS, SEEDS);
+    const uint64_t n = SEEDS * CLASSES + s.model.n_params;
+    float *wanted = step_on(&s, sl_device_host(), sl_kernels_cpu());
+    float *found = step_on(&s, gpu->device, gpu->kernels);
+    float *again = step_on(&s, gpu->device, gpu->kernels);
+    for (uint64_t i = 0; i < n; i++)
+        check_near(VARIANTS[_i].name, (double)found[i], (double)wanted[i], 2e-5);
+    ck_assert_mem_eq(again, found, n * sizeof *found);
+    free(wanted);
+    free(found);
+    free(again);
+    scene_fini(&s);
 }
 
 RUN_TESTS()

@@ -226,7 +226,8 @@ struct typed_naive {
     const struct sl_config *config;
     const struct sl_model *model; // for the names and places of its tensors alone
     const struct sl_block *block;
-    const float *x; // features before dropout
+    const float *x;     // features before dropout
+    const double *rows; // learned, of the types without features
     const double *params;
     uint32_t classes;
     bool training;
@@ -277,7 +278,8 @@ static inline struct typed_rows typed_rows(const struct typed_naive *m, uint32_t
     struct typed_rows rows = {0};
     for (uint32_t t = 0; t < TYPED_TYPES; t++) {
         rows.n[t] = sl_block_types(m->block)[t].n[h];
-        rows.dim[t] = dim ? dim : SL_MAX(m->g->type[t].feat_dim, 1u);
+        const uint32_t own = m->g->type[t].feat_dim;
+        rows.dim[t] = dim ? dim : SL_MAX(own ? own : sl_config_learned_dim(m->config), 1u);
         rows.of[t] = fixture_alloc((rows.n[t] * (uint64_t)rows.dim[t] + 1) * sizeof(double));
     }
     return rows;
@@ -349,13 +351,15 @@ static inline void typed_gat(const struct typed_naive *m, uint32_t l, uint32_t k
     const uint32_t d = m->config->model.hidden, heads = m->config->model.heads, c = d / heads;
     double *own = fixture_alloc(d * sizeof *own), *z = fixture_alloc((n + 1ull) * d * sizeof *z);
     double *score = fixture_alloc((n + 1ull) * sizeof *score);
+    const bool shared = m->config->model.share_weights;
+    const double *lin = typed_of_relation(m, l, k, shared ? "lin.weight" : "lin_src.weight");
     const double *src = typed_of_relation(m, l, k, "att_src");
     const double *dst = typed_of_relation(m, l, k, "att_dst");
-    typed_product(typed_of_relation(m, l, k, "lin_dst.weight"), false,
+    typed_product(shared ? lin : typed_of_relation(m, l, k, "lin_dst.weight"), false,
                   x->of[t] + (uint64_t)i * x->dim[t], x->dim[t], d, 1, own);
     for (uint32_t e = 0; e < n; e++)
-        typed_product(typed_of_relation(m, l, k, "lin_src.weight"), false,
-                      x->of[s] + (uint64_t)from[e] * x->dim[s], x->dim[s], d, 1, z + e * d);
+        typed_product(lin, false, x->of[s] + (uint64_t)from[e] * x->dim[s], x->dim[s], d, 1,
+                      z + e * d);
     for (uint32_t h = 0; h < heads; h++) {
         double sum = 0;
         for (uint32_t e = 0; e < n; e++) {
@@ -396,6 +400,95 @@ static inline void typed_gcn(const struct typed_naive *m, uint32_t l, uint32_t k
     for (uint32_t e = 0; e < n; e++)
         typed_product(w, true, x->of[s] + (uint64_t)from[e] * d, d, d, 1.0 / n, y);
     free(w);
+}
+
+// The part of kqv_lin (0: keys, 1: queries, 2: values) of row i of type t.
+static inline double *typed_kqv(const struct typed_naive *m, uint32_t l, uint32_t t, uint32_t part,
+                                const struct typed_rows *x, uint32_t i)
+{
+    const uint32_t d = m->config->model.hidden;
+    const char *type = m->g->type[t].name;
+    double *y = fixture_alloc(d * sizeof *y);
+    for (uint32_t o = 0; o < d; o++)
+        y[o] = typed_find(m, "convs.%u.kqv_lin.lins.%s.bias", l, type)[part * d + o];
+    typed_product(typed_find(m, "convs.%u.kqv_lin.lins.%s.weight", l, type) + part * d * d, false,
+                  x->of[t] + (uint64_t)i * d, d, d, 1, y);
+    return y;
+}
+
+// Head h of such rows times a relation's matrix, as HGTConv has it: a row for each edge.
+static inline void typed_hgt_edge(const struct typed_naive *m, uint32_t l, uint32_t k, uint32_t h,
+                                  const char *matrix, const double *row, double *y)
+{
+    const uint32_t c = m->config->model.hidden / m->config->model.heads;
+    memset(y, 0, c * sizeof *y);
+    typed_product(typed_find(m, "convs.%u.%s.weight", l, matrix) +
+                      (uint64_t)(h * TYPED_RELATIONS + k) * c * c,
+                  true, row + h * c, c, c, 1, y);
+}
+
+// Adds to out (width of a head) and *sum what the edges of a relation to row i have in head h.
+static inline void typed_hgt_run(const struct typed_naive *m, uint32_t l, uint32_t k, uint32_t h,
+                                 const struct typed_rows *x, uint32_t i, const double *query,
+                                 double *out, double *sum)
+{
+    const struct sl_relation *r = &m->g->relation[k];
+    const uint32_t c = m->config->model.hidden / m->config->model.heads;
+    const struct sl_block_run *run =
+        sl_block_find_run(m->block, m->config->model.layers - 1 - l, k);
+    const struct sl_block_view view = sl_block_here(m->block);
+    const double p = typed_find(m, "convs.%u.p_rel.%s__%s__%s", l, m->g->type[r->source].name,
+                                r->name, m->g->type[r->target].name)[h];
+    double *row = fixture_alloc(c * sizeof *row);
+    for (uint32_t e = run ? sl_run_indptr(view, run)[i] : 0;
+         run && e < sl_run_indptr(view, run)[i + 1]; e++) {
+        const uint32_t from = sl_run_indices(view, run)[e];
+        double *key = typed_kqv(m, l, r->source, 0, x, from), score = 0;
+        double *value = typed_kqv(m, l, r->source, 2, x, from);
+        typed_hgt_edge(m, l, k, h, "k_rel", key, row);
+        for (uint32_t o = 0; o < c; o++)
+            score += query[h * c + o] * row[o] * p / sqrt(c);
+        typed_hgt_edge(m, l, k, h, "v_rel", value, row);
+        for (uint32_t o = 0; o < c; o++)
+            out[h * c + o] += exp(score) * row[o];
+        *sum += exp(score);
+        free(key);
+        free(value);
+    }
+    free(row);
+}
+
+// HGTConv of row i of type t: one softmax over all relations, then the gate.
+static inline void typed_hgt(const struct typed_naive *m, uint32_t l, uint32_t t,
+                             const struct typed_rows *x, uint32_t i, double *y)
+{
+    const uint32_t d = m->config->model.hidden, heads = m->config->model.heads, c = d / heads;
+    const char *type = m->g->type[t].name;
+    const double s = 1 / (1 + exp(-*typed_find(m, "convs.%u.skip.%s", l, type)));
+    double *query = typed_kqv(m, l, t, 1, x, i), *out = fixture_alloc(d * sizeof *out);
+    for (uint32_t h = 0; h < heads; h++) {
+        double sum = 0;
+        for (uint32_t k = 0; k < TYPED_RELATIONS; k++)
+            if (m->g->relation[k].target == t)
+                typed_hgt_run(m, l, k, h, x, i, query, out, &sum);
+        for (uint32_t o = h * c; o < (h + 1) * c; o++) {
+            out[o] = sum > 0 ? out[o] / sum : 0;
+            out[o] *= 0.5 * (1 + erf(out[o] / sqrt(2)));
+        }
+    }
+    for (uint32_t o = 0; o < d; o++)
+        y[o] = s * typed_find(m, "convs.%u.out_lin.lins.%s.bias", l, type)[o] +
+               (1 - s) * x->of[t][(uint64_t)i * d + o];
+    typed_product(typed_find(m, "convs.%u.out_lin.lins.%s.weight", l, type), false, out, d, d, s,
+                  y);
+    free(query);
+    free(out);
+}
+
+// Whether features become rows of the hidden width first.
+static inline bool typed_enters(const struct typed_naive *m)
+{
+    return m->config->model.kind == SL_MODEL_RGCN || m->config->model.kind == SL_MODEL_HGT;
 }
 
 // Adds what a relation gives to the rows of its target.
@@ -477,8 +570,11 @@ static inline void typed_tail(const struct typed_naive *m, uint32_t l, uint32_t 
     for (uint32_t i = 0; i < n && m->config->model.norm == SL_NORM_LAYER; i++)
         typed_layer_norm(m, l, type, d, y->of[t] + (uint64_t)i * d);
     float *mask = typed_mask(m, m->config->model.dropout, l + 1, t, n, d);
-    for (uint32_t i = 0; i < n * d; i++)
-        y->of[t][i] = typed_activate(m, y->of[t][i]) * (double)mask[i];
+    for (uint32_t i = 0; i < n * d; i++) {
+        if (m->config->model.kind != SL_MODEL_HGT)
+            y->of[t][i] = typed_activate(m, y->of[t][i]);
+        y->of[t][i] *= (double)mask[i];
+    }
     free(mask);
 }
 
@@ -487,9 +583,11 @@ static inline struct typed_rows typed_naive_layer(const struct typed_naive *m, u
 {
     const uint32_t d = m->config->model.hidden, layers = m->config->model.layers;
     struct typed_rows y = typed_rows(m, layers - 1 - l, d);
-    for (uint32_t k = 0; k < TYPED_RELATIONS; k++)
+    for (uint32_t k = 0; k < TYPED_RELATIONS && m->config->model.kind != SL_MODEL_HGT; k++)
         typed_convolve(m, l, k, x, &y);
     for (uint32_t t = 0; t < TYPED_TYPES; t++) {
+        for (uint32_t i = 0; i < y.n[t] && m->config->model.kind == SL_MODEL_HGT; i++)
+            typed_hgt(m, l, t, x, i, y.of[t] + (uint64_t)i * d);
         for (uint32_t i = 0; i < y.n[t] && m->config->model.kind == SL_MODEL_RGCN; i++) {
             double *row = y.of[t] + (uint64_t)i * d;
             typed_product(typed_find(m, "convs.%u.root", l), true, x->of[t] + (uint64_t)i * d, d, d,
@@ -503,20 +601,33 @@ static inline struct typed_rows typed_naive_layer(const struct typed_naive *m, u
     return y;
 }
 
+// Number i of a type's rows before dropout.
+static inline double typed_input_of(const struct typed_naive *m, uint32_t t, uint32_t i)
+{
+    const uint32_t dim = sl_config_learned_dim(m->config);
+    const float *x = m->x + sl_typed_rows_at(m->block, &m->g->typed, t, false) / sizeof *x;
+    if (m->g->type[t].feat_dim > 0)
+        return (double)x[i];
+    if (dim == 0)
+        return 1;
+    const uint64_t v = sl_block_nodes(m->block)[sl_block_types(m->block)[t].first + i / dim];
+    const uint64_t row = sl_typed_bare_before(&m->g->typed, t) + v - m->g->type[t].first;
+    return m->rows[row * dim + i % dim];
+}
+
 // Features after dropout and, where the model has it, the linear layer of each type.
 static inline struct typed_rows typed_naive_input(const struct typed_naive *m)
 {
     const uint32_t d = m->config->model.hidden;
     struct typed_rows x = typed_rows(m, m->block->n_hops, 0);
     for (uint32_t t = 0; t < TYPED_TYPES; t++) {
-        const float *from =
-            m->x + sl_typed_rows_at(m->block, &m->g->typed, t, false) / sizeof *from;
+        const bool masked = m->g->type[t].feat_dim > 0 || sl_config_learned_dim(m->config) > 0;
         float *mask = typed_mask(m, m->config->model.input_dropout, 0, t, x.n[t], x.dim[t]);
         for (uint32_t i = 0; i < x.n[t] * x.dim[t]; i++)
-            x.of[t][i] = m->g->type[t].feat_dim ? (double)from[i] * (double)mask[i] : 1;
+            x.of[t][i] = typed_input_of(m, t, i) * (masked ? (double)mask[i] : 1);
         free(mask);
     }
-    if (m->config->model.kind != SL_MODEL_RGCN)
+    if (!typed_enters(m))
         return x;
     struct typed_rows h = typed_rows(m, m->block->n_hops, d);
     for (uint32_t t = 0; t < TYPED_TYPES; t++)

@@ -166,9 +166,10 @@ static bool goes_on(const struct sl_cache *c)
     return !sl_heartbeat_stopping(c->pulse) && is_as_asked(c);
 }
 
+// Of rows of several widths, which have no bytes here, none is asked for.
 static uint32_t rows_a_piece(const struct sl_cache *c)
 {
-    return (uint32_t)SL_MAX(PIECE_BYTES / row_bytes(c), (uint64_t)1);
+    return (uint32_t)SL_MAX(PIECE_BYTES / SL_MAX(row_bytes(c), (uint64_t)1), (uint64_t)1);
 }
 
 static void warn_of_fill(const struct sl_cache *c)

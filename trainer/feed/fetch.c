@@ -28,48 +28,70 @@ struct batch {
     const struct sl_block *block;
     struct sl_row_cache_use use;
     uint64_t read, beside; // rows that were read; that found no slot
-    uint64_t near;         // that need no reading: mapped here, or in the trainers' caches
+    uint64_t near; // that need no reading: mapped here, in the trainers' caches, without features
 };
 
 /*
- * Slots for the rows that are missing: what gets one comes first in the lists, with its slot in the
- * place of where the row is in the batch; what somebody else fetches is put down in `coming`.
- * Returns how many got one.
+ * Slots for the missing rows [from, end), which are of one range: what gets one comes first of them
+ * in the lists, with its slot among those of its width in the place of where the row is in the
+ * batch; what somebody else fetches is put down in `coming`. Returns how many got one.
  */
-static uint32_t take_slots(struct sl_fetch *f, struct batch *b)
+static uint32_t take_slots(struct sl_fetch *f, struct batch *b, const struct sl_row_slots *slots,
+                           uint32_t from, uint32_t end)
 {
     struct sl_row_places *p = &f->places, *coming = &f->coming;
     const bool ranked = b->block->flags & SL_BLOCK_HAS_RANKS;
     const uint32_t *ranks = sl_block_ranks(b->block);
-    uint32_t n = 0;
-    coming->n_missing = 0;
-    for (uint32_t i = 0; i < p->n_missing; i++) {
+    uint32_t n = from;
+    for (uint32_t i = from; i < end; i++) {
         const uint32_t row = p->row[i], at = p->missing_at[i];
         const bool hot = ranked && ranks[at] < f->cache.shape.n_hot;
         uint32_t slot;
-        switch (sl_row_cache_take(&f->cache, &b->use, row, hot, &slot)) {
+        switch (sl_row_cache_take(&f->cache, slots, &b->use, row, hot, &slot)) {
         case SL_ROW_NO_SLOT: b->beside++; break;
         case SL_ROW_COMES:
             coming->row[coming->n_missing] = row;
             coming->missing_at[coming->n_missing++] = at;
             break;
-        case SL_ROW_TAKEN: p->row[n] = row; p->missing_at[n++] = slot;
+        case SL_ROW_TAKEN: p->row[n] = row; p->missing_at[n++] = slot - slots->first;
         }
     }
-    return n;
+    return n - from;
 }
 
-// Reads what is missing. After an error slots stay as they are being filled: a read may be under
-// way yet.
+// After an error slots stay as they are being filled: a read may be under way yet.
+static int read_range(struct sl_fetch *f, struct batch *b, const struct sl_row_range *range,
+                      uint32_t from, uint32_t end)
+{
+    const struct sl_row_slots slots = sl_row_cache_slots(&f->cache, range->row_bytes);
+    const uint32_t n = take_slots(f, b, &slots, from, end);
+    const uint32_t *row = f->places.row + from, *slot = f->places.missing_at + from;
+    SL_FAILPOINT(TRAINER_FETCHING);
+    SL_TRY(sl_reading_read(f->spec.reader, row, slot, n, slots.rows));
+    for (uint32_t i = 0; i < n; i++)
+        sl_row_cache_there(&f->cache, slots.first + slot[i]);
+    b->read += n;
+    return SL_OK;
+}
+
+// Reads what is missing, which stands range after range in the lists as vertices do in blocks.
 static int read_missing(struct sl_fetch *f, struct batch *b)
 {
-    struct sl_row_places *p = &f->places;
-    const uint32_t n = take_slots(f, b);
-    SL_FAILPOINT(TRAINER_FETCHING);
-    SL_TRY(sl_reading_read(f->spec.reader, p->row, p->missing_at, n, f->cache.rows));
-    for (uint32_t i = 0; i < n; i++)
-        sl_row_cache_there(&f->cache, p->missing_at[i]);
-    b->read += n;
+    const struct sl_row_places *p = &f->places;
+    const uint32_t n_ranges = sl_row_ranges(f->spec.dataset), n = p->n_missing;
+    uint32_t from = 0;
+    f->coming.n_missing = 0;
+    for (uint32_t r = 0; r < n_ranges && from < n; r++) {
+        const struct sl_row_range range = sl_row_range(f->spec.dataset, r);
+        uint32_t end = r + 1 < n_ranges ? from : n;
+        while (end < n && p->row[end] < range.first + range.n)
+            end++;
+        if (range.row_bytes == 0)
+            b->near += end - from; // there is nothing to read
+        else if (end > from)
+            SL_TRY(read_range(f, b, &range, from, end));
+        from = end;
+    }
     return SL_OK;
 }
 
@@ -93,16 +115,17 @@ static int await_coming(struct sl_fetch *f, struct batch *b)
     return SL_OK;
 }
 
-// n: rows of a batch that want a slot.
-static void warn_once(struct sl_fetch *f, uint32_t n)
+static void warn_once(struct sl_fetch *f, const struct batch *b)
 {
-    if (f->warned || n <= f->cache.shape.n_slots)
+    const uint64_t room = sl_row_cache_room(&f->cache.shape);
+    const uint64_t wanted = sl_rows_cached_bytes(f->spec.dataset, b->block, b->near);
+    if (f->warned || wanted <= room)
         return;
     f->warned = true;
-    sl_log_warn("store.cache: it has room for %llu rows, but a mini-batch has %u: the others are "
-                "read while its training waits; set it to %llu MiB or more",
-                (unsigned long long)f->cache.shape.n_slots, n,
-                (unsigned long long)(n * f->cache.shape.row_bytes >> 20) + 1);
+    sl_log_warn("store.cache: it has room for %llu MiB of rows, but a mini-batch has %llu: the "
+                "others are read while its training waits; set it to %llu MiB or more",
+                (unsigned long long)(room >> 20), (unsigned long long)(wanted >> 20),
+                (unsigned long long)(sl_row_cache_least(&f->cache.shape, wanted) >> 20) + 1);
 }
 
 static void drop_near(struct sl_fetch *f, struct batch *b)
@@ -142,7 +165,7 @@ static int bring_rows(struct sl_fetch *f, const struct sl_lease *lease)
         sl_row_cache_note(&f->cache, nodes, n, b.use.batch);
     sl_row_cache_find(&f->cache, nodes, n, &f->places);
     drop_near(f, &b);
-    warn_once(f, n - (uint32_t)b.near);
+    warn_once(f, &b);
     SL_TRY(read_missing(f, &b));
     SL_TRY(await_coming(f, &b));
     e->rows_read = b.read;

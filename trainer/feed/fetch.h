@@ -37,11 +37,12 @@
 
 #include "common/arena/ledger.h"
 #include "common/arena/heartbeat.h"
-#include "trainer/feed/reading.h"
+#include "trainer/feed/rows.h"
 
 struct sl_fetch_spec {
     struct sl_arena *arena;
     uint32_t worker;
+    const struct sl_dataset *dataset;
     struct sl_reading *reader;        // the thread's alone; NULL: nothing is fetched
     const struct sl_heartbeat *pulse; // of another thread of the trainer
 };

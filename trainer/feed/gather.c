@@ -110,6 +110,21 @@ static int list_rows(struct job *j, struct sl_row_split *out)
     return SL_OK;
 }
 
+// Words of a row as it is moved.
+static uint32_t width_of(const struct sl_gather *g)
+{
+    const uint32_t dim = g->source.dataset->feat_dim;
+    return g->half ? dim / 2 : dim;
+}
+
+// Bytes of a block's rows where they are computed with.
+static uint64_t bytes_of(const struct sl_gather *g, const struct sl_block *block)
+{
+    const struct sl_typed *typed = &g->source.dataset->typed;
+    return is_typed(block) ? sl_typed_rows_at(block, typed, typed->n_types, g->half)
+                           : (uint64_t)block->n_input * width_of(g) * sizeof(float);
+}
+
 // --- on CPU cores --------------------------------------------------------------------------------
 
 // Misses that do not lie in a mapped file: to their places at once where they are what is computed
@@ -159,12 +174,22 @@ static int on_host(struct job *j)
 
 // --- on a GPU ------------------------------------------------------------------------------------
 
-// What the sampler's GPU wrote of the block, where that is this one: from behind the labels on.
+// Where the arrays begin that a sampler's GPU writes.
+static uint64_t first_drawn(const struct sl_block *block)
+{
+    if (!is_typed(block))
+        return block->hop[0].indptr_offset;
+    return sl_block_typed(block)->n_runs > 0 ? sl_block_runs(block)[0].indptr_offset
+                                             : block->nodes_offset;
+}
+
+// What the sampler's GPU wrote of the block, where that is this one: from behind the labels on. (Of
+// a typed one its tables are read in the header's memory alone, and are not there.)
 static int bring_near(struct job *j, uint64_t *bytes)
 {
     const struct sl_near_block *near = &j->g->near;
     const struct sl_device *device = j->g->compute.device;
-    const uint64_t first = j->block->hop[0].indptr_offset;
+    const uint64_t first = first_drawn(j->block);
     *bytes = 0;
     if (!near->base)
         return SL_OK;
@@ -339,10 +364,48 @@ static uint32_t hits_of(const struct sl_hits *hits)
     return n;
 }
 
+// The rows of a typed block, gathered by the processor, in one copy.
+static int staged_types(struct job *j)
+{
+    struct sl_gather *g = j->g;
+    const struct sl_device *device = g->compute.device;
+    const uint64_t bytes = bytes_of(g, j->block);
+    SL_TRY(sl_buffer_grow(&g->rows, device, SL_BUFFER_HOST, bytes, "input features"));
+    SL_TRY(sl_rows_copy_typed(&g->source, g->compute.host, j->block, g->half, g->rows.p));
+    return bytes > 0 ? device->copy(j->to->x, g->rows.p, bytes) : SL_OK;
+}
+
+/*
+ * The same in place. Ids are those of all vertices, so a table begins where that of vertex 0 would
+ * be; a type's part of a block has vertices of that type alone.
+ */
+static int mapped_types(struct job *j)
+{
+    const struct sl_gather *g = j->g;
+    const struct sl_typed *typed = &g->source.dataset->typed;
+    const struct sl_block_type *part = sl_block_types(j->block);
+    const uint32_t *nodes = sl_view_nodes(j->to->block);
+    for (uint32_t t = 0; t < typed->n_types; t++) {
+        const struct sl_vertex_type *type = &typed->type[t];
+        const uint64_t row_bytes = type->feat_dim * sl_dtype_bytes(type->feat_dtype);
+        const uint32_t n = sl_typed_block_rows(j->block, t);
+        if (type->feat_dim == 0 || n == 0)
+            continue;
+        const void *table = (const void *)((uintptr_t)g->store.types[t] - type->first * row_bytes);
+        SL_TRY(g->compute.kernels->gather_rows(
+            table, type->feat_dtype, type->first + type->n, type->feat_dim, nodes + part[t].first,
+            n, (float *)(void *)((char *)j->to->x + sl_typed_rows_at(j->block, typed, t, false))));
+    }
+    return SL_OK;
+}
+
 static int go(struct job *j, enum sl_gather_way way)
 {
     j->counts->hits = (struct sl_hits){0};
-    SL_TRY(way == SL_GATHER_MAPPED ? mapped(j) : staged(j));
+    if (is_typed(j->block))
+        SL_TRY(way == SL_GATHER_MAPPED ? mapped_types(j) : staged_types(j));
+    else
+        SL_TRY(way == SL_GATHER_MAPPED ? mapped(j) : staged(j));
     if (j->spread.n_parts > 0)
         SL_FAILPOINT(LENT_GATHERING);
     SL_TRY(j->g->compute.device->sync());
@@ -461,34 +524,16 @@ static int note(struct job *j)
                          &j->to->matchable);
 }
 
-// Rows of several widths are gathered by the processor, from files that are mapped.
+// Rows of several widths are gathered by the processor.
 static int check_typed(const struct sl_gather *g, const struct sl_block *block)
 {
-    const bool gpu = !g->compute.device->is_host, reads = g->source.reader;
-    if (!is_typed(block) || !(gpu || reads || block->flags & SL_BLOCK_HAS_RANKS))
+    const bool reads = g->source.reader;
+    if (!is_typed(block) || g->compute.device->is_host ||
+        !(reads || block->flags & SL_BLOCK_HAS_RANKS))
         return SL_OK;
-    return sl_fail(SL_EUNSUPPORTED, "features of a graph with types: found %s, wanted %s",
-                   gpu     ? "a GPU"
-                   : reads ? "a drive or other nodes to read them from"
-                           : "a cache",
-                   gpu     ? "devices of kind \"cpu\""
-                   : reads ? "store.features \"memory\""
-                           : "cache.policy \"none\"");
-}
-
-// Words of a row as it is moved.
-static uint32_t width_of(const struct sl_gather *g)
-{
-    const uint32_t dim = g->source.dataset->feat_dim;
-    return g->half ? dim / 2 : dim;
-}
-
-// Bytes of a block's rows where they are computed with.
-static uint64_t bytes_of(const struct sl_gather *g, const struct sl_block *block)
-{
-    const struct sl_typed *typed = &g->source.dataset->typed;
-    return is_typed(block) ? sl_typed_rows_at(block, typed, typed->n_types, g->half)
-                           : (uint64_t)block->n_input * width_of(g) * sizeof(float);
+    return sl_fail(SL_EUNSUPPORTED, "features of a graph with types on a GPU: found %s, wanted %s",
+                   reads ? "a drive or other nodes to read them from" : "a cache",
+                   reads ? "store.features \"memory\"" : "cache.policy \"none\"");
 }
 
 int sl_gather_reserve(const struct sl_gather *g, const struct sl_block *block,
@@ -517,7 +562,7 @@ int sl_gather_rows(struct sl_gather *g, struct sl_cache *cache, const struct sl_
     const struct sl_dataset *ds = g->source.dataset;
     struct job job = {.g = g, .cache = cache, .block = block, .to = to, .dim = width_of(g)};
     job.dtype = g->half ? SL_DTYPE_F32 : ds->feat_dtype;
-    job.before = matches(g) ? before : NULL;
+    job.before = matches(g) && !is_typed(block) ? before : NULL;
     uint64_t start = sl_now_ns(), cpu_ns = sl_thread_cpu_ns();
     const struct sl_reading *reader = g->source.reader;
     const uint64_t remote = reader ? sl_reading_remote_rows(reader) : 0;

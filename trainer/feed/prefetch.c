@@ -11,6 +11,8 @@
 #include "common/arena/param_store.h"
 #include "common/arena/group.h"
 #include "common/arena/nodes.h"
+#include "common/arena/type_counts.h"
+#include "trainer/feed/typed_block.h"
 
 // What the extracting thread waits for changed, under the lock.
 static void tell_thread(struct sl_prefetch *x)
@@ -238,6 +240,22 @@ static void settle(struct sl_prefetch *x, const struct sl_work *work)
     pthread_mutex_unlock(&x->lock);
 }
 
+// Of a typed block, whose rows no cache has.
+static void count_types(const struct sl_prefetch *x, const struct sl_block *block)
+{
+    const struct sl_typed *typed = &x->spec.dataset->typed;
+    const uint32_t seat = sl_seat_trainer(x->spec.arena, x->spec.device);
+    for (uint32_t t = 0; t < typed->n_types; t++) {
+        const struct sl_vertex_type *type = &typed->type[t];
+        const uint64_t rows = sl_typed_block_rows(block, t);
+        const struct sl_type_count count = {
+            .rows = rows,
+            .miss_bytes = type->feat ? rows * type->feat_dim * sl_dtype_bytes(type->feat_dtype) : 0,
+        };
+        sl_type_counts_add_rows(x->spec.arena, seat, t, &count);
+    }
+}
+
 static int gather(struct sl_prefetch *x, int buffer, struct sl_work *work)
 {
     const struct sl_block *block;
@@ -254,6 +272,7 @@ static int gather(struct sl_prefetch *x, int buffer, struct sl_work *work)
     SL_TRY(sl_gather_rows(x->spec.gather, &x->cache, block,
                           x->spec.keeps_rows ? &x->buffer[1 - buffer] : NULL, &x->buffer[buffer],
                           &work->gathered));
+    count_types(x, block);
     work->block = x->buffer[buffer].block;
     return SL_OK;
 }
@@ -343,7 +362,8 @@ int sl_prefetch_start(struct sl_prefetch *x, const struct sl_prefetch_spec *spec
     sl_near_blocks_init(&x->near, spec->arena, spec->device, spec->compute.device, spec->on_gpu);
     x->cache.source.reader = spec->gather->source.reader;
     x->cache.source.shared = spec->gather->source.shared;
-    const struct sl_fetch_spec fetches = {spec->arena, spec->worker, spec->fetches, &x->pulse};
+    const struct sl_fetch_spec fetches = {spec->arena, spec->worker, spec->dataset, spec->fetches,
+                                          &x->pulse};
     SL_TRY(sl_fetch_start(&x->fetch, &fetches));
     pthread_mutex_init(&x->lock, NULL);
     int err = sl_thread_start(&x->thread, run, x);

@@ -9,6 +9,7 @@
 void sl_row_source_fini(struct sl_row_source *s)
 {
     sl_row_places_fini(&s->places);
+    sl_buffer_fini(&s->raw);
 }
 
 // Rows of a table that is in memory; the back end looks whether it has them.
@@ -34,19 +35,62 @@ static int copy_from(const void *table, uint64_t n_rows, uint64_t bytes,
     return SL_OK;
 }
 
+struct sl_row_range sl_row_range(const struct sl_dataset *ds, uint32_t range)
+{
+    if (ds->typed.n_types == 0)
+        return (struct sl_row_range){.n = ds->n_nodes,
+                                     .row_bytes = sl_rows_bytes(ds),
+                                     .dim = ds->feat_dim,
+                                     .dtype = ds->feat_dtype,
+                                     .rows = ds->feat};
+    const struct sl_vertex_type *type = &ds->typed.type[range];
+    return (struct sl_row_range){.first = type->first,
+                                 .n = type->n,
+                                 .row_bytes = sl_type_row_bytes(type),
+                                 .dim = type->feat_dim,
+                                 .dtype = type->feat_dtype,
+                                 .rows = type->feat};
+}
+
+// Which rows of their range the vertices are: valid until s->places are used again. Of a vertex
+// before the first it is a very large number.
+static int rows_of(struct sl_row_source *s, const struct sl_row_range *range,
+                   const uint32_t *vertices, uint32_t n, const uint32_t **out)
+{
+    *out = vertices;
+    if (range->first == 0)
+        return SL_OK;
+    SL_TRY(sl_row_places_grow(&s->places, n));
+    for (uint32_t i = 0; i < n; i++)
+        s->places.row[i] = vertices[i] - (uint32_t)range->first;
+    *out = s->places.row;
+    return SL_OK;
+}
+
+// Counted from the first slot of the width on, or back.
+static void shift_slots(struct sl_row_places *p, uint32_t by)
+{
+    for (uint32_t i = 0; by && i < p->n_found; i++)
+        p->slot[i] += by;
+}
+
 // What the cache has is copied first; a row whose slot has moved meanwhile is read, too.
-static int copy_found(struct sl_row_source *s, const struct sl_kernels *kernels, const uint32_t *to,
-                      uint32_t n_places, void *out)
+static int copy_found(struct sl_row_source *s, const struct sl_row_range *range,
+                      const struct sl_kernels *kernels, const uint32_t *to, uint32_t n_places,
+                      void *out)
 {
     struct sl_row_places *p = &s->places;
     const struct sl_row_cache *c = &s->shared;
+    const struct sl_row_slots slots = sl_row_cache_slots(c, range->row_bytes);
     for (uint32_t i = 0; to && i < p->n_found; i++)
         p->found_at[i] = to[p->found_at[i]];
     for (uint32_t i = 0; to && i < p->n_missing; i++)
         p->missing_at[i] = to[p->missing_at[i]];
+    shift_slots(p, -slots.first);
     if (p->n_found)
-        SL_TRY(copy_from(c->rows, c->shape.n_slots, c->shape.row_bytes, kernels, p->slot,
-                         p->found_at, p->n_found, n_places, out));
+        SL_TRY(copy_from(slots.rows, slots.n, slots.row_bytes, kernels, p->slot, p->found_at,
+                         p->n_found, n_places, out));
+    shift_slots(p, slots.first);
     sl_row_cache_check(c, p);
     return SL_OK;
 }
@@ -65,51 +109,72 @@ static int copy_own(struct sl_row_source *s, const struct sl_kernels *kernels, u
                      p->missing_at + n_others, p->n_missing - n_others, n_places, out);
 }
 
-int sl_rows_copy(struct sl_row_source *s, const struct sl_kernels *kernels,
-                 const uint32_t *vertices, const uint32_t *to, uint32_t n, uint32_t n_places,
-                 void *out)
+// As sl_rows_copy(), of vertices of one range.
+static int copy_range(struct sl_row_source *s, const struct sl_row_range *range,
+                      const struct sl_kernels *kernels, const uint32_t *vertices,
+                      const uint32_t *to, uint32_t n, uint32_t n_places, void *out)
 {
-    if (!s->reader)
-        return copy_from(s->dataset->feat, s->dataset->n_nodes, sl_rows_bytes(s->dataset), kernels,
-                         vertices, to, n, n_places, out);
+    if (!s->reader) {
+        const uint32_t *rows;
+        SL_TRY(rows_of(s, range, vertices, n, &rows));
+        return copy_from(range->rows, range->n, range->row_bytes, kernels, rows, to, n, n_places,
+                         out);
+    }
     if (!s->shared.shape.n_slots && !s->dataset->shard.count)
         return sl_reading_read(s->reader, vertices, to, n, out);
     SL_TRY(sl_row_places_grow(&s->places, n));
     sl_row_cache_find(&s->shared, vertices, n, &s->places);
-    SL_TRY(copy_found(s, kernels, to, n_places, out));
+    SL_TRY(copy_found(s, range, kernels, to, n_places, out));
     struct sl_row_places *p = &s->places;
     const uint32_t others = sl_reading_sort(s->reader, p->row, p->missing_at, p->n_missing);
     SL_TRY(copy_own(s, kernels, others, n_places, out));
     return sl_reading_read(s->reader, p->row, p->missing_at, others, out);
 }
 
+int sl_rows_copy(struct sl_row_source *s, const struct sl_kernels *kernels,
+                 const uint32_t *vertices, const uint32_t *to, uint32_t n, uint32_t n_places,
+                 void *out)
+{
+    const struct sl_row_range all = sl_row_range(s->dataset, 0);
+    return copy_range(s, &all, kernels, vertices, to, n, n_places, out);
+}
+
 // --- typed blocks --------------------------------------------------------------------------------
+
+// As f32.
+static int convert_range(struct sl_row_source *s, const struct sl_row_range *range,
+                         const struct sl_kernels *kernels, const uint32_t *vertices, uint32_t n,
+                         float *out)
+{
+    const uint32_t *rows;
+    if (!s->reader) {
+        SL_TRY(rows_of(s, range, vertices, n, &rows));
+        return kernels->gather_rows(range->rows, range->dtype, range->n, range->dim, rows, n, out);
+    }
+    if (range->dtype == SL_DTYPE_F32)
+        return copy_range(s, range, kernels, vertices, NULL, n, n, out);
+    SL_TRY(sl_buffer_grow(&s->raw, sl_device_host(), SL_BUFFER_HOST, n * range->row_bytes,
+                          "input features"));
+    SL_TRY(copy_range(s, range, kernels, vertices, NULL, n, n, s->raw.p));
+    return kernels->gather_rows(s->raw.p, range->dtype, n, range->dim, NULL, n, out);
+}
 
 int sl_rows_copy_typed(struct sl_row_source *s, const struct sl_kernels *kernels,
                        const struct sl_block *block, bool as_stored, void *out)
 {
     const struct sl_typed *typed = &s->dataset->typed;
     const struct sl_block_type *part = sl_block_types(block);
-    const uint32_t *nodes = sl_block_nodes(block);
     for (uint32_t t = 0; t < typed->n_types; t++) {
-        const struct sl_vertex_type *type = &typed->type[t];
+        const struct sl_row_range range = sl_row_range(s->dataset, t);
         const uint32_t n = sl_typed_block_rows(block, t);
+        const uint32_t *vertices = sl_block_nodes(block) + part[t].first;
         void *rows = (char *)out + sl_typed_rows_at(block, typed, t, as_stored);
-        if (type->feat_dim == 0 || n == 0)
+        if (range.row_bytes == 0 || n == 0)
             continue;
-        SL_TRY(sl_row_places_grow(&s->places, n));
-        uint32_t *row = s->places.row;
-        for (uint32_t i = 0; i < n; i++) // of a vertex before the type's it is a very large number
-            row[i] = nodes[part[t].first + i] - (uint32_t)type->first;
-        int rc;
-        if (as_stored)
-            rc = copy_from(type->feat, type->n, type->feat_dim * sl_dtype_bytes(type->feat_dtype),
-                           kernels, row, NULL, n, n, rows);
-        else
-            rc = kernels->gather_rows(type->feat, type->feat_dtype, type->n, type->feat_dim, row, n,
-                                      rows);
+        const int rc = as_stored ? copy_range(s, &range, kernels, vertices, NULL, n, n, rows)
+                                 : convert_range(s, &range, kernels, vertices, n, rows);
         if (rc < 0)
-            return sl_fail_prefix(rc, "type \"%s\"", type->name);
+            return sl_fail_prefix(rc, "type \"%s\"", typed->type[t].name);
     }
     return SL_OK;
 }
@@ -126,6 +191,19 @@ uint64_t sl_rows_block_bytes(const struct sl_dataset *ds, const struct sl_block 
 {
     return ds->typed.n_types ? sl_typed_rows_at(block, &ds->typed, ds->typed.n_types, true)
                              : block->n_input * sl_rows_bytes(ds);
+}
+
+uint64_t sl_rows_cached_bytes(const struct sl_dataset *ds, const struct sl_block *block,
+                              uint64_t near)
+{
+    const bool typed = ds->typed.n_types > 0;
+    uint64_t bytes = 0;
+    for (uint32_t r = 0; r < sl_row_ranges(ds); r++) {
+        const uint64_t each = sl_row_range(ds, r).row_bytes;
+        const uint64_t n = typed ? sl_typed_block_rows(block, r) : block->n_input - near;
+        bytes += each ? n * (each + sizeof(uint64_t)) : 0;
+    }
+    return bytes;
 }
 
 int sl_rows_copy_block(struct sl_row_source *s, const struct sl_kernels *kernels,

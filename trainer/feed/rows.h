@@ -9,6 +9,7 @@
 #include "common/data/dataset.h"
 #include "common/arena/row_cache.h"
 #include "kernels/kernels.h"
+#include "trainer/feed/compute.h"
 #include "trainer/feed/reading.h"
 
 /*
@@ -21,9 +22,28 @@ struct sl_row_source {
     struct sl_reading *reader;   // borrowed; NULL: the file is mapped
     struct sl_row_cache shared;  // without slots there is none
     struct sl_row_places places; // of the last copy
+    struct sl_buffer raw;        // rows on their way, in a type's own type of numbers
 };
 
 void sl_row_source_fini(struct sl_row_source *s); // safe on a zeroed struct
+
+/*
+ * Vertices that follow one another and whose rows are of one width: all of a plain data set, of a
+ * typed one those of a type.
+ */
+struct sl_row_range {
+    uint64_t first, n;
+    uint64_t row_bytes; // 0: they have no features
+    uint32_t dim;
+    enum sl_dtype dtype;
+    const void *rows; // (n, dim) where they are mapped; of a shard its own
+};
+
+static inline uint32_t sl_row_ranges(const struct sl_dataset *ds)
+{
+    return ds->typed.n_types ? ds->typed.n_types : 1;
+}
+struct sl_row_range sl_row_range(const struct sl_dataset *ds, uint32_t range);
 
 static inline uint64_t sl_rows_bytes(const struct sl_dataset *ds)
 {
@@ -41,15 +61,20 @@ int sl_rows_copy(struct sl_row_source *s, const struct sl_kernels *kernels,
 
 /*
  * The rows of a typed block's vertices, where typed_block.h has each type's: as they are stored, or
- * as f32. Their files are mapped. SL_ERANGE for what is no vertex of its type; SL_ENOMEM.
+ * as f32. SL_ERANGE for what is no vertex of its type; SL_ENOMEM; errors of the reader.
  */
 int sl_rows_copy_typed(struct sl_row_source *s, const struct sl_kernels *kernels,
                        const struct sl_block *block, bool as_stored, void *out);
 
-// Of any block the rows of all its vertices, as they are stored; and their bytes.
+// Of any block the rows of all its vertices, as they are stored; and their bytes in memory.
 int sl_rows_copy_block(struct sl_row_source *s, const struct sl_kernels *kernels,
                        const struct sl_block *block, void *out);
 uint64_t sl_rows_block_bytes(const struct sl_dataset *ds, const struct sl_block *block);
+
+// Bytes that a block's rows take in the machine's cache, but for `near` rows that do not lie there
+// (of a plain data set).
+uint64_t sl_rows_cached_bytes(const struct sl_dataset *ds, const struct sl_block *block,
+                              uint64_t near);
 
 // Whether some vertex has features.
 bool sl_rows_any(const struct sl_dataset *ds);

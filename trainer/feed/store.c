@@ -1,6 +1,7 @@
 #include "trainer/feed/store.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 
 #include "common/base/advise.h"
 #include "common/base/bits.h"
@@ -8,6 +9,7 @@
 #include "common/base/error.h"
 #include "common/base/log.h"
 #include "common/base/memory.h"
+#include "common/data/features_kind.h"
 #include "trainer/feed/rows.h"
 
 enum { PIN_DIVISOR = 2 }; // of the machine's available memory that may be pinned
@@ -20,7 +22,8 @@ void sl_store_init(struct sl_store *s, const struct sl_device *device,
 
 static uint64_t bytes_of(const struct sl_store *s)
 {
-    return s->dataset->n_nodes * sl_rows_bytes(s->dataset);
+    return s->dataset->typed.n_types ? sl_features_bytes(s->dataset)
+                                     : s->dataset->n_nodes * sl_rows_bytes(s->dataset);
 }
 
 // As map() and unmap() take it.
@@ -36,11 +39,54 @@ void sl_store_set_way(struct sl_store *s, enum sl_store_way way)
         atomic_store_explicit(s->told, way, memory_order_relaxed);
 }
 
+static void *host_of_type(const struct sl_store *s, uint32_t type)
+{
+    return (void *)(uintptr_t)s->dataset->typed.type[type].feat;
+}
+
 void sl_store_unpin(struct sl_store *s)
 {
-    if (s->there)
+    if (s->there && !s->types)
         s->device->unmap(host(s));
+    for (uint32_t t = 0; s->types && t < s->dataset->typed.n_types; t++)
+        if (s->types[t])
+            s->device->unmap(host_of_type(s, t));
+    free(s->types);
+    s->types = NULL;
     s->there = NULL;
+}
+
+// The features of each type that has some; all or none.
+static int map_types(struct sl_store *s)
+{
+    const struct sl_typed *typed = &s->dataset->typed;
+    s->types = calloc(typed->n_types, sizeof *s->types);
+    if (!s->types)
+        return sl_fail(SL_ENOMEM, "no memory for %u types", typed->n_types);
+    for (uint32_t t = 0; t < typed->n_types; t++) {
+        const uint64_t bytes = sl_type_feature_bytes(&typed->type[t]);
+        if (bytes == 0)
+            continue;
+        int rc = s->device->map(host_of_type(s, t), bytes, true, &s->types[t]);
+        if (rc < 0) {
+            s->types[t] = NULL;
+            return rc;
+        }
+        s->there = s->types[t];
+    }
+    return s->there ? SL_OK : sl_fail(SL_EUNSUPPORTED, "no type has features");
+}
+
+static int map_all(struct sl_store *s)
+{
+    const void *feat = s->dataset->feat;
+    const uint64_t bytes = bytes_of(s);
+    sl_advise(feat, bytes, MADV_SEQUENTIAL); // what is not in memory yet is read
+    int rc = s->device->map(host(s), bytes, true, &s->there);
+    sl_advise(feat, bytes, MADV_NORMAL);
+    if (rc < 0)
+        s->there = NULL;
+    return rc;
 }
 
 // A file's pages are pinned where they may stay in memory; a copy does so anyway.
@@ -62,11 +108,9 @@ bool sl_store_pin(struct sl_store *s)
         return true;
     if (!may_stay(s))
         return false;
-    sl_advise(s->dataset->feat, bytes, MADV_SEQUENTIAL); // what is not in memory yet is read
-    int rc = s->device->map(host(s), bytes, true, &s->there);
-    sl_advise(s->dataset->feat, bytes, MADV_NORMAL);
+    int rc = s->dataset->typed.n_types ? map_types(s) : map_all(s);
     if (rc < 0) {
-        s->there = NULL;
+        sl_store_unpin(s);
         sl_log_info("features: the %s cannot be read in place: %s", s->copy.data ? "copy" : "files",
                     sl_error_message());
         return false;

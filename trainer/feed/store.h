@@ -28,7 +28,8 @@
 struct sl_store {
     const struct sl_device *device;
     const struct sl_dataset *dataset;
-    void *there; // the device's address of its features; NULL: they are not pinned
+    void *there;  // the device's address of its features; NULL: they are not pinned
+    void **types; // (n_types) of a graph with types those of each; `there` is then one of them
     struct sl_shared_array copy;
     const void *file;       // the features that the copy is of, once there is one
     _Atomic uint32_t *told; // enum sl_store_way, for others to see; NULL: nobody does

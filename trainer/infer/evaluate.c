@@ -12,7 +12,7 @@
 #include "common/arena/param_store.h"
 #include "common/arena/seat.h"
 #include "trainer/infer/score.h"
-#include "trainer/infer/typed_piece.h"
+#include "trainer/infer/typed_pieces.h"
 
 // Of all rows: where fewer are needed a GPU gathers what it reads before it copies everything.
 enum { FEW_DIVISOR = 8 };
@@ -275,7 +275,8 @@ int sl_evaluate_layer(struct sl_model *model, const struct sl_dataset *ds, const
                       uint32_t layer, const struct sl_infer_range *range,
                       const struct sl_infer_io *io)
 {
-    SL_TRY(sl_model_check_layerwise(model));
+    if (model->typed)
+        return sl_typed_pieces_layer(model->pieces, params, layer, range, io);
     const struct sl_layer *which = &model->layer[layer];
     const struct sl_infer_graph own = {ds, model->self_loops, model->neighbours};
     const struct sl_infer_graph *graph = io->graph ? io->graph : &own;
@@ -404,9 +405,16 @@ static int leave_needed(struct sl_model *model, const struct sl_dataset *ds,
 // Floats a row of a layer's result.
 static uint32_t width_of(const struct sl_model *model, uint32_t layer)
 {
-    return layer + 1 == model->n_layers ? model->n_outputs
-           : model->typed               ? model->typed->hidden
-                                        : model->layer[layer].d_out;
+    if (layer + 1 == model->n_layers)
+        return model->n_outputs;
+    return model->typed ? model->typed->hidden : model->layer[layer].d_out;
+}
+
+// What a vertex's row of a layer reads.
+static uint64_t edges_of(const struct sl_model *model, const struct sl_dataset *ds, uint32_t layer,
+                         uint64_t v)
+{
+    return model->typed ? sl_typed_pieces_edges(model->pieces, layer, v) : sl_dataset_degree(ds, v);
 }
 
 // Refuses a phase that does not fit the model or the arena before anything is written.
@@ -501,52 +509,6 @@ static int score_pairs(struct sl_model *model, const float *params, const struct
     return SL_OK;
 }
 
-// ---- several types ------------------------------------------------------------------------------
-
-// The vertices of a type among those of a cell, if the layer has to give them rows.
-static int infer_type(struct sl_model *model, const float *params, struct sl_arena *a,
-                      const struct sl_phase_spec *spec, uint32_t type,
-                      const struct sl_infer_range *cell, uint64_t *edges)
-{
-    const struct sl_vertex_type *of = &model->typed->typed->type[type];
-    const uint64_t first = SL_MAX(cell->first, of->first),
-                   end = SL_MIN(cell->first + cell->n, of->first + of->n);
-    const bool last = spec->layer + 1 == model->n_layers;
-    const uint32_t width = last ? model->n_outputs : model->typed->hidden;
-    const float *before = spec->layer ? sl_arena_acts(a, spec->layer - 1) : NULL;
-    if (model->typed->hops[type] >= model->n_layers - spec->layer)
-        return SL_OK;
-    for (uint64_t at = first; at < end;) {
-        struct sl_infer_range range = {.first = at, .n = (uint32_t)(end - at)};
-        const float *rows;
-        if (model->pulse && sl_heartbeat_stopping(model->pulse))
-            return sl_fail(SL_EABORTED, "the job stops");
-        SL_TRY(sl_typed_piece_run(model->pieces, model, params, spec->layer, type, before, last,
-                                  &range, &rows));
-        memcpy(sl_arena_acts(a, spec->layer) + at * width, rows,
-               (size_t)range.n * width * sizeof *rows);
-        *edges += model->pieces->vicinity.block->n_edges;
-        if (at == first)
-            SL_FAILPOINT(TRAINER_INFER);
-        at += range.n;
-    }
-    return SL_OK;
-}
-
-static int infer_types(struct sl_model *model, const float *params, const struct sl_dataset *ds,
-                       struct sl_arena *a, const struct sl_lease *lease, uint64_t *edges)
-{
-    const struct sl_phase_spec *spec = &lease->phase->spec;
-    struct sl_infer_range cell;
-    SL_TRY(range_of(ds, lease, &cell));
-    if (!model->pieces || cell.ids || spec->last_layer)
-        return sl_fail(SL_EPROTO, "a phase of inference over a graph of several types: wanted all "
-                                  "vertices of a job of links");
-    for (uint32_t t = 0; t < ds->typed.n_types; t++)
-        SL_TRY(infer_type(model, params, a, spec, t, &cell, edges));
-    return SL_OK;
-}
-
 int sl_evaluate_infer(struct sl_model *model, const float *params, const struct sl_dataset *ds,
                       struct sl_arena *a, const struct sl_lease *lease,
                       struct sl_loss_result *result, uint64_t *edges)
@@ -558,8 +520,6 @@ int sl_evaluate_infer(struct sl_model *model, const float *params, const struct 
     SL_TRY(check_phase(model, a, ds, spec));
     if (spec->layer == model->n_layers)
         return score_pairs(model, params, ds, a, lease, result);
-    if (model->typed)
-        return infer_types(model, params, ds, a, lease, edges);
     SL_TRY(range_of(ds, lease, &range));
     bool most;
     SL_TRY(leave_needed(model, ds, spec, &range, &most));
@@ -567,7 +527,8 @@ int sl_evaluate_infer(struct sl_model *model, const float *params, const struct 
     if (spec->val_edges && !graph)
         return sl_fail(SL_EPROTO, "a phase of inference over a graph that this trainer lacks");
     for (uint32_t i = 0; i < range.n; i++)
-        *edges += sl_dataset_degree(graph ? graph->dataset : ds, sl_infer_vertex(&range, i));
+        *edges +=
+            edges_of(model, graph ? graph->dataset : ds, spec->layer, sl_infer_vertex(&range, i));
     enum sl_dtype dtype = SL_DTYPE_F32;
     struct sl_infer_io io = {
         .graph = graph,

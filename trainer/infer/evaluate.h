@@ -10,7 +10,7 @@
  * banks are the arena's; sl_evaluate_layer() takes any memory.
  *
  * Of a graph of several types a range goes through the types that it meets, in pieces of each
- * (typed_piece.h), and rows that no embedding needs are left out. Banks are of the hidden width.
+ * (typed_pieces.h), and rows that no later layer needs are left out.
  *
  * Of a job of links the last layer, too, writes its rows to a bank, the embeddings; then ranges of
  * pairs leave losses and, as predictions, scores.
@@ -33,31 +33,8 @@
 #include "common/data/dataset.h"
 #include "common/arena/ledger.h"
 #include "trainer/model/model.h"
+#include "trainer/infer/infer_io.h"
 #include "trainer/infer/piece.h"
-
-// Where the rows of a layer come from and go to; NULL for what is not wanted. A row of the result
-// has the layer's d_out floats, of the last layer the model's n_outputs.
-struct sl_infer_io {
-    const struct sl_infer_graph *graph; // whose edges are walked; NULL: the model's own
-    enum sl_dtype x_dtype;
-    const void *x;  // (n_nodes, d_in)
-    bool x_partial; // x has only the rows that the range needs (resident.h)
-    bool x_most;    // the layer's ranges together read most of x (resident.h), lists too
-    bool x_cold;    // x lies in a file that memory has no room for (CPU devices)
-    uint64_t x_tag; // another one where the rows of x may have changed (resident.h)
-    // Another one where x or the parameters may have changed: what the layer makes of its sources
-    // is kept as long as it stays (source_row_cache.h). 0: nothing is kept.
-    uint64_t keep_tag;
-    float *jumping; // (n_nodes, sl_jumping_width()); NULL only where that is 0
-    float *y;       // (n_nodes, ...): rows of the result at their vertices' ids
-    float *rows;    // (range->n, ...): rows of the result in the order of the range
-    // No layer follows: nothing is gathered for jumping knowledge, and the last layer of a model
-    // with it stops before lin(): the result is that layer's own output, of d_out floats.
-    bool hidden;
-    // Of the last layer.
-    uint32_t *predictions;         // (range->n, sl_dataset_predict_words)
-    struct sl_loss_result *result; // losses, added up
-};
 
 // Computes one layer for the vertices of `range`, with parameters on the model's device.
 // SL_EABORTED when the job stops half way.

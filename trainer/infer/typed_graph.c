@@ -6,14 +6,13 @@
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "trainer/infer/activation_file.h"
-#include "trainer/infer/typed_piece.h"
+#include "trainer/infer/typed_pieces.h"
 
 struct walk {
     struct sl_whole_graph *g;
     struct sl_typed_pieces pieces;
-    uint32_t *hops;        // (n_types) relations between a type and what is asked for, at least
-    float *out;            // (out_rows, width)
-    uint64_t out_rows, at; // at: rows that have been handed over
+    uint32_t *hops; // (n_types) relations between a type and what is asked for, at least
+    uint64_t at;    // rows that have been handed over
     struct sl_activation_file bank[2]; // of odd and even layers
 };
 
@@ -43,24 +42,10 @@ static int find_hops(struct walk *w)
     return SL_OK;
 }
 
-// ---- a block ------------------------------------------------------------------------------------
-
-// Hands over rows of the block's first vertices, in the order of the range.
 static int deliver(struct walk *w, const float *rows, uint32_t n)
 {
     struct sl_whole_graph *g = w->g;
-    const uint64_t width = sl_whole_graph_width(g);
-    if (n > w->out_rows) {
-        free(w->out);
-        w->out_rows = n;
-        w->out = malloc(n * width * sizeof *w->out);
-        if (!w->out)
-            return sl_fail(SL_ENOMEM, "no memory for a chunk of %u rows", n);
-    }
-    for (uint32_t i = 0; i < n; i++)
-        memcpy(w->out + i * width, rows + w->pieces.vicinity.place[i] * width,
-               width * sizeof *rows);
-    SL_TRY(g->on_rows(g->ctx, w->at, n, w->out));
+    SL_TRY(g->on_rows(g->ctx, w->at, n, rows));
     w->at += n;
     return SL_OK;
 }
@@ -86,7 +71,7 @@ static uint64_t most_edges(const struct walk *w)
         for (uint32_t r = 0; r < types_of(w)->n_relations; r++)
             if (is_needed(w, l, types_of(w)->relation[r].target))
                 edges += types_of(w)->relation[r].n_edges;
-    return SL_MIN(edges / n_batches, sl_typed_piece_edges(g->model, 0));
+    return SL_MIN(edges / n_batches, sl_typed_pieces_most(&w->pieces, 0));
 }
 
 static int one_batch(struct walk *w, uint32_t n)
@@ -95,15 +80,17 @@ static int one_batch(struct walk *w, uint32_t n)
     const struct sl_block_view block = sl_block_here(w->pieces.vicinity.block);
     float *outputs;
     const float *rows;
-    SL_TRY(sl_typed_pieces_take_features(&w->pieces, g->model));
+    SL_TRY(sl_typed_pieces_features(&w->pieces));
+    float *const x = w->pieces.x.p;
     if (g->hidden) {
-        SL_TRY(sl_model_hidden(g->model, g->params, block, w->pieces.x.p, g->type, &rows));
+        SL_TRY(sl_model_hidden(g->model, g->params, block, x, g->type, &rows));
     } else {
-        SL_TRY(sl_model_forward(g->model, g->params, block, w->pieces.x.p, false, &outputs));
+        SL_TRY(sl_model_forward(g->model, g->params, block, x, false, &outputs));
         rows = outputs;
     }
     for (uint32_t h = 0; h < block.header->n_hops; h++)
         g->computed += block.header->n_nodes[h];
+    SL_TRY(sl_typed_pieces_order(&w->pieces, rows, n, sl_whole_graph_width(g), &rows));
     return deliver(w, rows, n);
 }
 
@@ -131,9 +118,8 @@ static int one_piece(struct walk *w, uint32_t l, uint32_t type, bool outputs,
                      struct sl_infer_range *range, const float **rows)
 {
     struct sl_whole_graph *g = w->g;
-    const float *before = l > 0 ? w->bank[(l - 1) & 1].data : NULL;
-    SL_TRY(
-        sl_typed_piece_run(&w->pieces, g->model, g->params, l, type, before, outputs, range, rows));
+    const float *below = l ? w->bank[(l - 1) & 1].data : NULL;
+    SL_TRY(sl_typed_pieces_next(&w->pieces, g->params, l, type, outputs, below, range, rows));
     g->computed += range->n;
     return SL_OK;
 }
@@ -188,7 +174,7 @@ static int run(struct walk *w)
 {
     struct sl_whole_graph *g = w->g;
     SL_TRY(find_hops(w));
-    SL_TRY(sl_typed_pieces_init(&w->pieces, g->dataset));
+    SL_TRY(sl_typed_pieces_init(&w->pieces, g->model, g->dataset));
     SL_TRY(run_batches(w));
     return w->at < g->n ? run_layers(w) : SL_OK;
 }
@@ -202,6 +188,5 @@ int sl_typed_graph_run(struct sl_whole_graph *g)
     sl_activation_file_close(&w.bank[0]);
     sl_activation_file_close(&w.bank[1]);
     free(w.hops);
-    free(w.out);
     return rc;
 }

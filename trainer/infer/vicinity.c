@@ -34,10 +34,11 @@ static const struct sl_typed *types_of(const struct sl_vicinity *v)
 
 static int fail_memory(uint64_t bytes)
 {
-    return sl_fail(SL_ENOMEM,
-                   "no memory for %llu bytes of a mini-batch with all neighbours: make --chunk "
-                   "smaller",
-                   (unsigned long long)bytes);
+    return sl_fail(
+        SL_ENOMEM,
+        "no memory for %llu bytes of vertices with all their neighbours: free memory; of "
+        "predictions, make --chunk smaller",
+        (unsigned long long)bytes);
 }
 
 // Room for n numbers in *p, which keeps those that it has.

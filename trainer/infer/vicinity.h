@@ -1,7 +1,7 @@
 /*
- * vicinity.h - what a model of a graph of several types reads for some vertices, outside of a job.
+ * vicinity.h - what a model of a graph of several types reads for some vertices: all neighbours.
  *
- * Mini-batches of a job come from its samplers. This makes the one that they would draw with all
+ * Mini-batches that train come from samplers. This makes the one that they would draw with all
  * neighbours and sampler.expand "new": a typed block (common/arena/block.h) without labels and
  * ranks, which depends on the vertices alone. They may be of any type, and are the first of its
  * part. A type's lists grow to the largest block so far and are kept.

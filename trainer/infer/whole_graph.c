@@ -248,7 +248,6 @@ int sl_whole_graph_run(struct sl_whole_graph *g)
     struct walk w = {.g = g, .bank = {{.fd = -1}, {.fd = -1}}, .jumping = {.fd = -1}};
     struct sl_resident *resident = &g->model->resident;
     g->computed = 0;
-    SL_TRY(sl_model_check_layerwise(g->model));
     resident->watch = (struct sl_resident_watch){
         .before = before_copy, .ctx = &w, .bounded = g->memory_bytes > 0};
     int rc = run_layers(&w);

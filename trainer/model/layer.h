@@ -56,7 +56,10 @@ struct sl_layer_options {
     enum sl_activation activation;
     enum sl_norm_kind norm;
     enum sl_relations_kind relations;
+    bool share_weights;
     uint32_t bases, blocks;
+    // Bytes of a batch's activations until which a kind keeps for backward what it can make again.
+    uint64_t kept_bytes;
 };
 
 struct sl_layer {
@@ -84,6 +87,7 @@ struct sl_layer_env {
     enum sl_precision precision;
     struct sl_mempool *pool;  // of the mini-batch, device memory: everything that kernels see
     struct sl_mempool *notes; // of the mini-batch, the process's own: what the processor notes down
+    struct sl_mempool *scratch; // device memory of one step of a layer, which empties it itself
     const struct sl_rounded_weights *rounded; // copies of weights (rounded_weights.h), or NULL
 };
 

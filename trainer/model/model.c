@@ -77,6 +77,9 @@ static const enum sl_precision PRECISIONS[] = {[SL_CONFIG_FP32] = SL_PRECISION_F
                                                [SL_CONFIG_BF16] = SL_PRECISION_BF16,
                                                [SL_CONFIG_TF32] = SL_PRECISION_TF32};
 
+// More than a mini-batch of a few hundred megabytes takes, which so computes nothing twice.
+static const uint64_t KEPT_BYTES = (uint64_t)1 << 30;
+
 static struct sl_layer_options options_of(const struct sl_config *config)
 {
     return (struct sl_layer_options){
@@ -91,8 +94,10 @@ static struct sl_layer_options options_of(const struct sl_config *config)
         .activation = ACTIVATIONS[config->model.activation],
         .norm = config->model.norm,
         .relations = config->model.relations,
+        .share_weights = config->model.share_weights,
         .bases = config->model.bases,
         .blocks = config->model.blocks,
+        .kept_bytes = KEPT_BYTES,
     };
 }
 
@@ -118,11 +123,6 @@ static int check_config(const struct sl_config *config, uint32_t feat_dim,
     if (config->model.layers == 0 || config->model.layers > SL_CONFIG_MAX_LAYERS)
         return sl_fail(SL_EINVAL, "model.layers: found %u, wanted 1 to %d", config->model.layers,
                        SL_CONFIG_MAX_LAYERS);
-    if (typed && sl_config_learned_dim(config) > 0)
-        return sl_fail(SL_EUNSUPPORTED,
-                       "model.kind \"%s\": graphs of several types have no learned rows yet: set "
-                       "features.kind to \"file\"",
-                       sl_model_kind_name(config->model.kind));
     if (typed && n_outputs > 0)
         return SL_OK; // each type has its own features
     if (feat_dim + sl_config_learned_dim(config) == 0 || n_outputs == 0)
@@ -162,7 +162,8 @@ static int add_layers(struct sl_model *model, const struct sl_config *config, ui
 static int add_typed_layers(struct sl_model *model, const struct sl_config *config,
                             const struct sl_typed *typed)
 {
-    SL_TRY(sl_typed_model_create(config, typed, &model->options, &model->env, &model->typed));
+    SL_TRY(sl_typed_model_create(config, typed, &model->options, &model->env, &model->learned,
+                                 &model->typed));
     const uint32_t n = sl_typed_model_count(model->typed);
     SL_TRY(room_for_tensors(model, n + SL_JUMPING_TENSORS + SL_DECODER_TENSORS));
     sl_typed_model_describe(model->typed, model->tensor, &model->n_params);
@@ -203,15 +204,17 @@ int sl_model_init(struct sl_model *model, const struct sl_config *config, uint32
     sl_mempool_init_on(&model->pool, &device->memory);
     sl_mempool_init(&model->notes);
     sl_mempool_init_on(&model->scoring, &device->memory);
+    sl_mempool_init_on(&model->scratch, &device->memory);
     model->env = (struct sl_layer_env){
         .kernels = kernels,
         .device = device,
         .precision = PRECISIONS[sl_config_precision(config)],
         .pool = &model->pool,
         .notes = &model->notes,
+        .scratch = &model->scratch,
     };
     model->learned = (struct sl_learned_rows){
-        .from = config->features.kind == SL_INPUT_LEARNED ? 0 : feat_dim,
+        .from = typed || config->features.kind == SL_INPUT_LEARNED ? 0 : feat_dim,
         .dim = sl_config_learned_dim(config),
     };
     model->jumping = (struct sl_jumping){.kind = config->model.jumping,
@@ -242,28 +245,22 @@ void sl_model_fini(struct sl_model *model)
     sl_mempool_fini(&model->pool);
     sl_mempool_fini(&model->notes);
     sl_mempool_fini(&model->scoring);
+    sl_mempool_fini(&model->scratch);
+}
+
+uint64_t sl_model_peak_bytes(const struct sl_model *model)
+{
+    return model->pool.peak_bytes + model->scratch.peak_bytes;
 }
 
 uint32_t sl_model_infer_width(const struct sl_model *model)
 {
     uint32_t width = 0;
-    if (model->typed && !is_links(model)) // evaluated by mini-batches
-        return 0;
     for (uint32_t l = 0; l + 1 < model->n_layers; l++)
         width = SL_MAX(width, model->typed ? model->typed->hidden : model->layer[l].d_out);
     if (is_links(model))
         width = SL_MAX(width, model->n_outputs);
     return width;
-}
-
-int sl_model_check_layerwise(const struct sl_model *model)
-{
-    if (!model->typed)
-        return SL_OK;
-    return sl_fail(SL_EUNSUPPORTED,
-                   "a model of a graph of several types is not applied layer by layer to all "
-                   "vertices: evaluate it by batches, with evaluate.fanout of -1 for all "
-                   "neighbours");
 }
 
 bool sl_model_needs_self_loops(const struct sl_model *model)
@@ -304,7 +301,7 @@ int sl_model_prepare_inference(struct sl_model *model, const struct sl_config *c
     struct sl_infer_graph own;
     if (sl_sampler_flags[config->sampler.kind] & SL_SAMPLER_BY_WEIGHT)
         SL_TRY(sl_weightless_drop(ds, sl_model_needs_self_loops(model), threads));
-    if (model->typed) // evaluated by sampled blocks, predicted by those of vicinity.h
+    if (model->typed)
         return SL_OK;
     SL_TRY(sl_model_prepare_graph(model, config, ds, threads, loops, neighbours, &own));
     model->self_loops = own.self_loops;
@@ -577,6 +574,16 @@ static int loss_of(struct sl_model *model, struct sl_block_view block, const flo
 {
     return sl_objective_loss(model->objective, model->env.kernels, sl_view_targets(block),
                              block.header->n_seeds, outputs, doutputs, result);
+}
+
+uint32_t sl_model_learned_ids(const struct sl_model *model, struct sl_block_view block,
+                              uint32_t *ids)
+{
+    if (model->typed)
+        return sl_typed_model_learned_ids(model->typed, block, ids);
+    const uint32_t n = block.header->n_input;
+    memcpy(ids, sl_view_nodes(block), n * sizeof *ids);
+    return n;
 }
 
 int sl_model_train(struct sl_model *model, const float *params, struct sl_block_view block, void *x,

@@ -86,9 +86,10 @@ struct sl_model {
     const struct sl_heartbeat *pulse;       // asked between layers whether to leave; NULL for none
     const struct sl_link_sets *links;       // the pairs of a job of links
     struct sl_row_source *features; // where they come from; NULL: from where they are mapped
-    struct sl_typed_pieces *pieces; // of several types: of layers over all vertices (typed_piece.h)
+    struct sl_typed_pieces *pieces; // of types: how its layers are applied (typed_pieces.h)
 
     struct sl_mempool pool;                     // device memory
+    struct sl_mempool scratch;                  // likewise, emptied by layers (layer.h)
     struct sl_mempool notes;                    // the process's own; reset together
     struct sl_mempool scoring;                  // device memory of sl_model_score()
     struct sl_resident resident;                // of inference
@@ -115,13 +116,12 @@ int sl_model_init(struct sl_model *model, const struct sl_config *config, uint32
                   const struct sl_device *device, const struct sl_kernels *kernels);
 void sl_model_fini(struct sl_model *model); // safe on a zeroed struct
 
+// The most memory of the device that a batch has taken for its activations.
+uint64_t sl_model_peak_bytes(const struct sl_model *model);
+
 // Floats a row of the widest activation that layer-wise inference keeps of all vertices: outputs
 // only of links; 0 where it keeps none.
 uint32_t sl_model_infer_width(const struct sl_model *model);
-
-// SL_EUNSUPPORTED with what to do where layers cannot be applied to all vertices one after the
-// other: of graphs of several types.
-int sl_model_check_layerwise(const struct sl_model *model);
 
 // True when degrees are counted without the graph's own self-loops: inference then needs
 // model->self_loops; with its out-degrees too where the second is true.
@@ -178,6 +178,10 @@ int sl_model_hidden(struct sl_model *model, const float *params, struct sl_block
 // (n_seeds, n_outputs) what the last layer's rows give.
 int sl_model_layer(struct sl_model *model, const float *params, struct sl_block_view block,
                    uint32_t layer, float *x, uint32_t type, bool outputs, const float **rows);
+
+// The learned rows that a batch's gradient is of, in its order: ids (n_input); how many there are.
+uint32_t sl_model_learned_ids(const struct sl_model *model, struct sl_block_view block,
+                              uint32_t *ids);
 
 // Forward, loss (of a block with pairs that of their scores) and backward: gradient (n_params,
 // assigned; of learned rows likewise) of the summed loss. In the places of running statistics it

@@ -35,15 +35,47 @@ static void mark(struct sl_marks *m, uint64_t v)
     m->bits[v / 64] |= bit;
 }
 
+static void mark_sources(struct sl_marks *m, const struct sl_dataset *ds, uint64_t row)
+{
+    bool narrow = sl_dtype_bytes(ds->indices_dtype) == sizeof(uint32_t);
+    for (uint64_t e = ds->indptr[row]; e < ds->indptr[row + 1]; e++)
+        mark(m, narrow ? ((const uint32_t *)ds->indices)[e] : ((const uint64_t *)ds->indices)[e]);
+}
+
+// Of a relation, where some of the vertices are of its target type.
+static void mark_relation(struct sl_marks *m, const struct sl_dataset *ds,
+                          const struct sl_relation *r, const uint32_t *ids, uint64_t n,
+                          uint64_t limit)
+{
+    const struct sl_vertex_type *target = &ds->typed.type[r->target];
+    for (uint64_t i = 0; i < n && m->n <= limit; i++)
+        if (ids[i] - target->first < target->n)
+            mark_sources(m, ds, sl_relation_row(&ds->typed, r, ids[i]));
+}
+
+static bool is_among(const struct sl_vertex_type *type, const uint32_t *ids, uint64_t n)
+{
+    uint64_t i = 0;
+    while (i < n && ids[i] - type->first >= type->n)
+        i++;
+    return i < n;
+}
+
 void sl_marks_add(struct sl_marks *m, const struct sl_dataset *ds, const uint32_t *ids, uint64_t n,
                   uint64_t limit)
 {
-    bool narrow = sl_dtype_bytes(ds->indices_dtype) == sizeof(uint32_t);
+    const struct sl_typed *t = &ds->typed;
     for (uint64_t i = 0; i < n && m->n <= limit; i++) {
         mark(m, ids[i]);
-        for (uint64_t e = ds->indptr[ids[i]]; e < ds->indptr[ids[i] + 1]; e++)
-            mark(m,
-                 narrow ? ((const uint32_t *)ds->indices)[e] : ((const uint64_t *)ds->indices)[e]);
+        if (t->n_types == 0)
+            mark_sources(m, ds, ids[i]);
+    }
+    for (uint32_t type = 0; type < t->n_types; type++) {
+        if (!is_among(&t->type[type], ids, n))
+            continue;
+        for (uint32_t r = 0; r < t->n_relations; r++)
+            if (t->relation[r].target == type)
+                mark_relation(m, ds, &t->relation[r], ids, n, limit);
     }
 }
 

@@ -36,6 +36,17 @@ struct sl_tensor sl_relation_tensor(const struct sl_typed_layer *layer, uint32_t
     return t;
 }
 
+int sl_typed_check_heads(const struct sl_typed_layer *layer)
+{
+    const uint32_t heads = layer->options->heads;
+    if (heads > 0 && layer->d_out % heads == 0)
+        return SL_OK;
+    return sl_fail(SL_EINVAL,
+                   "model.hidden: found %u with %u heads, wanted a multiple of model.heads, since "
+                   "layers put the heads side by side",
+                   layer->d_out, heads);
+}
+
 static uint32_t n_incoming(const struct sl_typed_layer *layer, uint32_t t)
 {
     return layer->incoming->first[t + 1] - layer->incoming->first[t];
@@ -70,6 +81,8 @@ int sl_typed_combine(const struct sl_layer_env *env, const struct sl_typed_layer
 {
     const uint32_t n = n_incoming(layer, t);
     *out = NULL;
+    if (k == SL_LAYER_NO_BIAS)
+        return SL_OK;
     if (is_alone(layer, t)) {
         *out = params + tensor_for(layer, t, 0, k)->offset;
         return SL_OK;
@@ -91,6 +104,8 @@ int sl_typed_gradient_room(const struct sl_layer_env *env, const struct sl_typed
                            float *gradient, uint32_t t, uint32_t k, float **out)
 {
     *out = NULL;
+    if (k == SL_LAYER_NO_BIAS)
+        return SL_OK;
     if (is_alone(layer, t)) {
         *out = gradient + tensor_for(layer, t, 0, k)->offset;
         return SL_OK;
@@ -181,7 +196,7 @@ int sl_typed_fill_rest(const struct sl_layer_env *env, const struct sl_typed_lay
                        const struct sl_typed_tape *tape, struct sl_typed_sum *sum)
 {
     for (uint32_t t = 0; t < layer->typed->n_types; t++)
-        if (tape->n_src[t] > 0 && !sum->there[t])
+        if (tape->n_src[t] > 0 && sum->dx[t] && !sum->there[t])
             SL_TRY(env->device->fill(
                 sum->dx[t], 0, (uint64_t)tape->n_src[t] * layer->d_in[t] * sizeof *sum->dx[t]));
     return SL_OK;

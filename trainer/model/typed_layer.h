@@ -56,6 +56,7 @@ struct sl_typed_tape {
     struct sl_layer_epilogue *after;     // offers, where there are rows
     struct sl_bias_act_gradient *before; // of backward, likewise
     struct sl_dropout dropout;           // keys of a layer's own masks, of relation 0
+    bool training;                       // backward follows
     void *own;                           // what the kind alone knows, in the notes
 };
 
@@ -63,9 +64,13 @@ struct sl_typed_kind {
     const char *name;
     // Tensors of each relation, one relation after the other; 0: they are the layer's.
     uint32_t per_relation;
-    uint32_t bias;    // which of a relation's is the bias (d_out); of a layer's it is the last one
+    // Which of a relation's is the bias (d_out) that is added last; a layer's is its last one.
+    // SL_LAYER_NO_BIAS: none.
+    uint32_t bias;
     bool one_width;   // a linear layer for each type makes rows of d_out numbers of features first
     bool updates_all; // a type that no relation leads to gets a row, too
+    const struct sl_typed_kind *shared; // with model.share_weights it is this kind
+    bool own_activation;                // none follows the layers, only what makes their rows
 
     int (*check)(const struct sl_typed_layer *layer); // NULL: all can be
     uint32_t (*count)(const struct sl_typed_layer *layer);
@@ -75,7 +80,7 @@ struct sl_typed_kind {
                    const float *params, struct sl_typed_tape *tape);
     // dy[t] (n_dst[t], d_out) becomes the gradient of y[t] by `before`, and is overwritten;
     // gradient: the tensors' places in it are the layer's alone, and 0. dx[t] (n_src[t], d_in[t])
-    // is assigned unless dx is NULL.
+    // is assigned unless dx or dx[t] is NULL.
     int (*backward)(const struct sl_layer_env *env, const struct sl_typed_layer *layer,
                     const float *params, const struct sl_typed_tape *tape, float **dy,
                     float *gradient, float **dx);
@@ -99,11 +104,16 @@ static inline uint64_t sl_relation_offset(const struct sl_typed_layer *layer, ui
     return layer->tensor[(uint64_t)relation * layer->kind->per_relation + k].offset;
 }
 
-// The bias, as the functions below want it.
+// The bias, as the functions below want it; they give NULL for SL_LAYER_NO_BIAS.
 static inline uint32_t sl_typed_bias(const struct sl_typed_layer *layer)
 {
+    if (layer->kind->bias == SL_LAYER_NO_BIAS)
+        return SL_LAYER_NO_BIAS;
     return layer->kind->per_relation ? layer->kind->bias : layer->kind->count(layer) - 1;
 }
+
+// That model.heads divides the width: SL_EINVAL.
+int sl_typed_check_heads(const struct sl_typed_layer *layer);
 
 // What each relation that leads to type t counts: 1, or of a mean 1 / their number.
 float sl_typed_scale(const struct sl_typed_layer *layer, uint32_t t);

@@ -86,6 +86,8 @@ static int layout(struct sl_typed_model *m, const struct sl_config *config,
 {
     const struct sl_typed *typed = m->typed;
     const struct sl_typed_kind *kind = KINDS[config->model.kind];
+    if (options->share_weights && kind->shared)
+        kind = kind->shared;
     const uint64_t n = (uint64_t)config->model.layers * typed->n_types;
     m->n_layers = config->model.layers;
     m->hidden = config->model.hidden;
@@ -101,7 +103,8 @@ static int layout(struct sl_typed_model *m, const struct sl_config *config,
         return sl_fail(SL_ENOMEM, "no memory for a model of %u types", typed->n_types);
     SL_TRY(list_incoming(typed, &m->incoming));
     for (uint32_t t = 0; t < typed->n_types; t++) {
-        m->d_feat[t] = SL_MAX(typed->type[t].feat_dim, 1u);
+        const uint32_t dim = typed->type[t].feat_dim;
+        m->d_feat[t] = SL_MAX(dim ? dim : m->learned->dim, 1u);
         m->d_hidden[t] = m->hidden;
     }
     for (uint32_t l = 0; l < m->n_layers; l++) {
@@ -116,18 +119,18 @@ static int layout(struct sl_typed_model *m, const struct sl_config *config,
         if (kind->check)
             SL_TRY(kind->check(layer));
         for (uint32_t t = 0; t < typed->n_types; t++)
-            m->tail[(uint64_t)l * typed->n_types + t] =
-                (struct sl_layer_tail){.dim = m->hidden,
-                                       .hidden = l + 1 < m->n_layers,
-                                       .activation = options->activation,
-                                       .norm = options->norm};
+            m->tail[(uint64_t)l * typed->n_types + t] = (struct sl_layer_tail){
+                .dim = m->hidden,
+                .hidden = l + 1 < m->n_layers,
+                .activation = kind->own_activation ? SL_ACT_NONE : options->activation,
+                .norm = options->norm};
     }
     return check_types(m);
 }
 
 int sl_typed_model_create(const struct sl_config *config, const struct sl_typed *typed,
                           const struct sl_layer_options *options, const struct sl_layer_env *env,
-                          struct sl_typed_model **out)
+                          const struct sl_learned_rows *learned, struct sl_typed_model **out)
 {
     struct sl_typed_model *m = calloc(1, sizeof *m);
     *out = m;
@@ -136,6 +139,7 @@ int sl_typed_model_create(const struct sl_config *config, const struct sl_typed 
     m->typed = typed;
     m->env = env;
     m->options = options;
+    m->learned = learned;
     m->seed = config->seed;
     m->links = sl_config_is_links(config);
     m->dropout = (float)config->model.dropout;
@@ -305,6 +309,7 @@ static int open_tape(const struct sl_typed_model *m, struct sl_block_view block,
         .before = zeroed_note(env, n * sizeof *tape->before),
         .dropout = dropout_of(m, block, SL_LAYER_OWN_DROPOUT + l,
                               training ? m->options->attention_dropout : 0, 0),
+        .training = training,
     };
     if (!tape->n_dst || !tape->n_src || !tape->y || !tape->after || !tape->before)
         return SL_ENOMEM;
@@ -390,24 +395,72 @@ static int make_ones(const struct sl_layer_env *env, uint32_t rows, float **out)
     return env->kernels->fill_sum(rows, 1, zero, *out);
 }
 
+static bool is_learned(const struct sl_typed_model *m, uint32_t t)
+{
+    return m->learned->dim > 0 && m->typed->type[t].feat_dim == 0;
+}
+
+// *out (rows, dim): the learned rows of a type's vertices.
+static int take_learned(const struct sl_typed_model *m, struct sl_block_view block, uint32_t t,
+                        uint32_t rows, float **out)
+{
+    const struct sl_vertex_type *type = &m->typed->type[t];
+    const uint32_t *nodes = sl_view_nodes(block) + sl_block_types(block.header)[t].first;
+    const uint32_t dim = m->learned->dim;
+    const float *table = m->learned->rows + sl_typed_bare_before(m->typed, t) * dim;
+    uint32_t *ids = sl_layer_note(m->env, rows * sizeof *ids);
+    *out = sl_layer_floats(m->env, (uint64_t)rows * dim);
+    if (!ids || !*out)
+        return SL_ENOMEM;
+    for (uint32_t i = 0; i < rows; i++) // of a vertex before the type's it is a very large number
+        ids[i] = nodes[i] - (uint32_t)type->first;
+    return m->env->kernels->gather_rows(table, SL_DTYPE_F32, type->n, dim, ids, rows, *out);
+}
+
+static struct sl_dropout input_mask(const struct sl_typed_model *m, uint32_t t)
+{
+    struct sl_dropout mask = m->input_mask;
+    mask.seed = sl_rng_relation_seed(m->seed, t);
+    return mask;
+}
+
 // Rows of features by type, masked in training.
-static int take_features(const struct sl_typed_model *m, struct sl_block_view block, float *x,
+static int take_features(struct sl_typed_model *m, struct sl_block_view block, float *x,
                          bool training, const uint32_t *rows)
 {
+    m->input_mask = dropout_of(m, block, 0, training ? m->input_dropout : 0, 0);
     for (uint32_t t = 0; t < m->typed->n_types; t++) {
-        const struct sl_dropout mask = dropout_of(m, block, 0, m->input_dropout, t);
+        const struct sl_dropout mask = input_mask(m, t);
         m->features[t] = NULL;
         if (rows[t] == 0)
             continue;
-        if (m->typed->type[t].feat_dim == 0) {
+        if (m->typed->type[t].feat_dim > 0)
+            m->features[t] = x + sl_typed_rows_at(block.header, m->typed, t, false) / sizeof *x;
+        else if (is_learned(m, t))
+            SL_TRY(take_learned(m, block, t, rows[t], &m->features[t]));
+        else
             SL_TRY(make_ones(m->env, rows[t], &m->features[t]));
-            continue;
-        }
-        m->features[t] = x + sl_typed_rows_at(block.header, m->typed, t, false) / sizeof *x;
-        if (training && mask.rate > 0)
+        if (mask.rate > 0 && (m->typed->type[t].feat_dim > 0 || is_learned(m, t)))
             SL_TRY(m->env->kernels->dropout(m->features[t], rows[t], m->d_feat[t], &mask));
     }
     return SL_OK;
+}
+
+uint32_t sl_typed_model_learned_ids(const struct sl_typed_model *m, struct sl_block_view block,
+                                    uint32_t *ids)
+{
+    const uint32_t *nodes = sl_view_nodes(block);
+    uint32_t n = 0;
+    for (uint32_t t = 0; t < m->typed->n_types; t++) {
+        if (!is_learned(m, t))
+            continue;
+        const uint32_t first = sl_block_types(block.header)[t].first;
+        const uint32_t rows = sl_typed_block_rows(block.header, t);
+        const uint64_t shift = sl_typed_bare_before(m->typed, t) - m->typed->type[t].first;
+        for (uint32_t i = 0; i < rows; i++)
+            ids[n++] = nodes[first + i] + (uint32_t)shift;
+    }
+    return n;
 }
 
 // *at: rows by type that the first layer reads.
@@ -543,7 +596,36 @@ static int backward_layer(struct sl_typed_model *m, const float *params, uint32_
     return SL_OK;
 }
 
-static int backward_input(const struct sl_typed_model *m, float **dh, float **h, float *gradient)
+// *out: where the gradient of each type's learned rows goes, NULL of other types.
+static int learned_gradients(const struct sl_typed_model *m, float ***out)
+{
+    float **dx = *out = zeroed_note(m->env, m->typed->n_types * sizeof *dx);
+    float *at = m->learned->gradient;
+    if (!dx)
+        return SL_ENOMEM;
+    for (uint32_t t = 0; t < m->typed->n_types; t++) {
+        const uint32_t rows = m->tape[0].n_src[t];
+        if (!is_learned(m, t) || rows == 0)
+            continue;
+        dx[t] = at;
+        at += (uint64_t)rows * m->learned->dim;
+    }
+    return SL_OK;
+}
+
+// dx: that of learned rows, as the input was masked.
+static int mask_learned(const struct sl_typed_model *m, float **dx)
+{
+    for (uint32_t t = 0; t < m->typed->n_types; t++) {
+        const struct sl_dropout mask = input_mask(m, t);
+        if (dx[t] && mask.rate > 0)
+            SL_TRY(m->env->kernels->dropout(dx[t], m->tape[0].n_src[t], m->learned->dim, &mask));
+    }
+    return SL_OK;
+}
+
+static int backward_input(const struct sl_typed_model *m, const float *params, float **dh,
+                          float **h, float *gradient, float **dx)
 {
     const struct sl_layer_env *env = m->env;
     for (uint32_t t = 0; t < m->typed->n_types; t++) {
@@ -559,6 +641,9 @@ static int backward_input(const struct sl_typed_model *m, float **dh, float **h,
         const struct sl_layer_gradient of[2] = {
             {m->features[t], gradient + lin[INPUT_WEIGHT].offset, m->d_feat[t], false}};
         SL_TRY(sl_layer_product_gradients(env, &as, &before, dh[t], of, rows));
+        if (dx && dx[t])
+            SL_TRY(sl_layer_product_backward(env, &as, dh[t], rows,
+                                             params + lin[INPUT_WEIGHT].offset, 0, dx[t]));
     }
     return SL_OK;
 }
@@ -568,7 +653,7 @@ int sl_typed_model_backward(struct sl_typed_model *m, const float *params, float
 {
     const struct sl_layer_env *env = m->env;
     const bool enters = kind_of(m)->one_width;
-    float **dy = zeroed_note(env, m->typed->n_types * sizeof *dy), **dx = NULL;
+    float **dy = zeroed_note(env, m->typed->n_types * sizeof *dy), **dx = NULL, **learned = NULL;
     if (!dy)
         return SL_ENOMEM;
     for (uint32_t t = 0; t < m->typed->n_types; t++) { // the seeds', one type after the other
@@ -576,14 +661,18 @@ int sl_typed_model_backward(struct sl_typed_model *m, const float *params, float
         dy[t] = n > 0 ? dh : NULL;
         dh += (uint64_t)n * m->hidden;
     }
+    if (m->learned->dim > 0)
+        SL_TRY(learned_gradients(m, &learned));
     for (uint32_t l = m->n_layers; l-- > 0; dy = dx) {
         SL_TRY(check_abort(pulse));
-        dx = NULL;
+        dx = learned;
         if (l > 0 || enters)
             SL_TRY(input_gradients(env, &m->layer[l], &m->tape[l], &dx));
         SL_TRY(backward_layer(m, params, l, dy, gradient, dx));
         if (l + 1 == m->n_layers)
             SL_FAILPOINT(TRAINER_GRADIENT);
     }
-    return enters ? backward_input(m, dy, m->tape[0].x, gradient) : SL_OK;
+    if (enters)
+        SL_TRY(backward_input(m, params, dy, m->tape[0].x, gradient, learned));
+    return learned ? mask_learned(m, learned) : SL_OK;
 }

@@ -11,7 +11,8 @@
  * before that hop: of the last layer these are the seeds. They are of type 0; in a job of links of
  * the source and target types of its relation, and `lin` maps both.
  *
- * A type without features has rows of the one number 1, which no dropout masks, as
+ * A type without features has learned rows where the job has such (learned_rows.h), as an Embedding
+ * of that type; else rows of the one number 1, which no dropout masks, as
  * torch_geometric.transforms.Constant gives it.
  *
  * Names: convs.L.convs.<source___name___target>.*, or convs.L.* of a kind whose tensors are the
@@ -30,6 +31,7 @@
 #include "common/arena/heartbeat.h"
 #include "config/config.h"
 #include "trainer/model/layer_tail.h"
+#include "trainer/model/learned_rows.h"
 #include "trainer/model/typed_layer.h"
 
 struct sl_typed_model {
@@ -43,12 +45,14 @@ struct sl_typed_model {
     uint32_t n_layers, hidden;
     const struct sl_layer_env *env;
     const struct sl_layer_options *options;
+    const struct sl_learned_rows *learned; // of types without features, type after type
     uint64_t seed;
     float dropout, input_dropout;
     struct sl_typed_layer layer[SL_CONFIG_MAX_LAYERS];
     struct sl_layer_tail *tail;     // (n_layers, n_types)
     const struct sl_tensor **input; // (n_types) weight and bias of lin_dict, where it has one
     // Of the last forward:
+    struct sl_dropout input_mask; // of type 0
     struct sl_typed_tape tape[SL_CONFIG_MAX_LAYERS];
     struct sl_layer_tail_tape *tail_tape; // (n_layers, n_types)
     float **features;                     // (n_types)
@@ -61,11 +65,12 @@ bool sl_typed_model_is(enum sl_model_kind kind);
 // Whether the model's results are of vertices of this type: those that may be seeds.
 bool sl_typed_model_ends_in(const struct sl_typed_model *m, uint32_t type);
 
-// A model of this job. The graph, `options` and `env` are borrowed. SL_EINVAL and SL_EUNSUPPORTED
-// name the key or the type, SL_ENOMEM; what *out is then is destroyed by the caller, too.
+// A model of this job. The graph, `options`, `env` and `learned` are borrowed. SL_EINVAL and
+// SL_EUNSUPPORTED name the key or the type, SL_ENOMEM; what *out is then is destroyed by the
+// caller, too.
 int sl_typed_model_create(const struct sl_config *config, const struct sl_typed *typed,
                           const struct sl_layer_options *options, const struct sl_layer_env *env,
-                          struct sl_typed_model **out);
+                          const struct sl_learned_rows *learned, struct sl_typed_model **out);
 void sl_typed_model_destroy(struct sl_typed_model *m); // NULL is fine
 
 // How many tensors it has but for `lin`. Describes them, in the order of the file, from *n_params
@@ -73,6 +78,11 @@ void sl_typed_model_destroy(struct sl_typed_model *m); // NULL is fine
 uint32_t sl_typed_model_count(const struct sl_typed_model *m);
 void sl_typed_model_describe(struct sl_typed_model *m, struct sl_tensor *tensors,
                              uint64_t *n_params);
+
+// Learned rows that the block's vertices have, in the order of their gradient: ids (n_input), and
+// how many they are.
+uint32_t sl_typed_model_learned_ids(const struct sl_typed_model *m, struct sl_block_view block,
+                                    uint32_t *ids);
 
 // *h (at least n_seeds, hidden): rows of the seeds, type after type. x: features as of
 // trainer/feed/typed_block.h, f32; masked in place. A block of fewer hops than layers goes through

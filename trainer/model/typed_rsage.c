@@ -177,13 +177,14 @@ static int backward(const struct sl_layer_env *env, const struct sl_typed_layer 
     for (uint32_t i = 0; i < tape->n_runs; i++) {
         const struct sl_typed_run *run = &tape->run[i];
         const uint32_t target = layer->typed->relation[run->relation].target;
-        SL_TRY(run_backward(env, layer, params, run, dy[target], &sum));
+        if (dx[layer->typed->relation[run->relation].source])
+            SL_TRY(run_backward(env, layer, params, run, dy[target], &sum));
     }
     SL_TRY(sl_typed_fill_rest(env, layer, tape, &sum));
     for (uint32_t t = 0; t < n_types; t++) {
         const struct sl_layer as = {.d_in = layer->d_in[t], .d_out = layer->d_out};
         const float *own;
-        if (tape->n_dst[t] == 0)
+        if (tape->n_dst[t] == 0 || !dx[t])
             continue;
         SL_TRY(sl_typed_combine(env, layer, params, t, LIN_R_WEIGHT, &own));
         SL_TRY(sl_layer_product_backward(env, &as, dy[t], tape->n_dst[t], own, 1, dx[t]));

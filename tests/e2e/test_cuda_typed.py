@@ -1,0 +1,122 @@
+"""Jobs on graphs of several types with GPUs, emulated: the batches are those of cores, and the
+models learn what they learn there."""
+
+import os
+
+from harness import Skip, accuracies, cases, small_job, whole
+from test_bad_input import refused
+from test_cuda import CPU, PLUGIN, SANITIZED, gpu, run
+from test_typed_jobs import papers
+
+NOT_UNDER = {"address": SANITIZED}
+
+def typed_job(box, devices, **changes):
+    if not os.path.exists(PLUGIN):
+        raise Skip(f"{PLUGIN} is not there: make tests builds it")
+    return small_job(
+        papers(box, n=400),
+        **{
+            "devices": devices,
+            "model": {"kind": "rsage", "layers": 2, "hidden": 8, "dropout": 0.1},
+            "sampler": {"fanout": [4, 3], "expand": "new", "batch_size": 60},
+            "evaluate": {"every": 1, "fanout": [5, 5]},
+            "allocation": {"samplers": 1, "trainers": 1, "switching": False},
+            "epochs": 2,
+            "digest": True,
+            "precision": "fp32",
+            **changes,
+        },
+    )
+
+
+def near(found, wanted):
+    """The same batches, and the same sums in another order."""
+    assert found["samples_digest"] == wanted["samples_digest"]
+    assert found["batches"] == wanted["batches"]
+    for one, other in zip(accuracies(found), accuracies(wanted)):
+        assert abs(one - other) <= 0.02, (accuracies(found), accuracies(wanted))
+    for one, other in zip(found["epochs"], wanted["epochs"]):
+        assert abs(one["loss"] - other["loss"]) <= 1e-3 * other["loss"], (one, other)
+
+
+def compare(box, devices, env=None, there=None, **changes):
+    """The report of the job with GPUs; `there`: changes of that one alone."""
+    cores = typed_job(box, [CPU] * len(devices), output="runs/cores", **changes)
+    result, wanted = box.run(cores, name="cores")
+    result.ok()
+    job = typed_job(box, devices, **changes, **(there or {}))
+    result, found = run(box, job, SLUICE_SIMT_DEVICES="4", **(env or {}))
+    result.ok()
+    near(found, wanted)
+    return found
+
+
+def test_gpus_draw_and_train_as_cores_do(box):
+    compare(box, [gpu(0), gpu(1)])
+
+
+@cases("mapped", "staged")
+def test_rows_get_to_a_gpu_in_either_way(box, way):
+    """In place where the GPU reads files; the trainer may find that copies are faster."""
+    env = {"SLUICE_SIMT_READ_ONLY": "1"} if way == "mapped" else {}
+    found = compare(box, [CPU, gpu(0)], env=env)["store"]
+    allowed = {"mapped": ("file", "staged"), "staged": ("staged",)}[way]
+    assert found["gpu_way"] in allowed and found["copy_bytes"] == 0, found
+
+
+BY_RELATION = {
+    "fanout": {"writes": [3, 2], "author -reviews-> paper": [0, 2], "*": [2, 1]},
+    "batch_size": 60,
+}
+
+
+@whole
+@cases(
+    # Blocks stay on the GPU that draws and trains in turn.
+    ("in-turn", [gpu(0)], {"allocation": {"samplers": "auto", "trainers": "auto"}}),
+    ("rgat", [CPU, gpu(0)], {"model": {"kind": "rgat", "layers": 2, "hidden": 8, "heads": 2}}),
+    ("rgcn", [gpu(0), CPU], {"model": {"kind": "rgcn", "layers": 2, "hidden": 8, "bases": 2}}),
+    ("labor", [gpu(0), gpu(1)], {"sampler": {"kind": "labor", "fanout": [4, 3], "batch_size": 60}}),
+    ("weighted", [gpu(0), gpu(1)],
+     {"sampler": {"kind": "weighted", "fanout": [4, 3], "batch_size": 60}}),
+    ("by-relation", [gpu(0), gpu(1)], {"sampler": BY_RELATION}),
+)
+def test_more_jobs_with_gpus(box, name, devices, changes):
+    compare(box, devices, **changes)
+
+
+@whole
+def test_the_edges_lie_on_two_gpus(box):
+    """Each of which has room for some of them, and reads the other's."""
+    few = [gpu(d, memory="1300KiB") for d in range(2)]
+    found = compare(
+        box,
+        [*few, CPU, CPU],
+        dataset=papers(box),
+        allocation={"samplers": 2, "trainers": 2, "switching": False},
+        updates={"mode": "ordered", "batches_per_update": 2},
+        there={"store": {"prefer": "features", "placement": "one_copy"}},
+    )["store"]
+    ways = {(link["reader"], link["from"]) for link in found["links"]}
+    assert found["graph_parts"] > 0 and {(0, "1"), (1, "0"), (0, "memory")} <= ways, found
+
+
+def test_a_plan_says_how_rows_get_to_gpus(box):
+    path = box.job(typed_job(box, [gpu(0), gpu(1)]))
+    env = {"SLUICE_CUDA_PLUGIN": PLUGIN, "SLUICE_SIMT_DEVICES": "4"}
+    said = box.sluice("run", path, "--dry-run", env=env).ok().out
+    assert "rows of several widths are gathered by the processor" in said, said
+    assert "GPU 0 has room for 100 % of the edges" in said and "GPU 1 has" not in said, said
+    refused(
+        box,
+        box.sluice("run", path, "--dry-run", "--set", "updates.exchange=nccl", env=env),
+        "updates.exchange",
+        "several types",
+        "take it out",
+    )
+    few = [gpu(0, memory="100KiB"), gpu(1)]
+    path = box.job(typed_job(box, few))
+    found = box.sluice("run", path, "--dry-run", "-o", "json", env=env).ok().json()
+    (room,) = found["store"]["graph_room"]
+    assert room["device"] == 0 and 0 < room["edges"] < found["num_edges"], room
+    assert room["bytes"] == 4 * room["edges"] < 100 << 10, room

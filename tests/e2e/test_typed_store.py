@@ -1,0 +1,117 @@
+"""Features of a graph with types that are read from the drive: of several widths, from a file for
+each type, with the results of mapped ones."""
+
+import numpy as np
+
+from harness import cases, fingerprint, read_json, small_job
+from test_typed_jobs import papers
+
+# Of 48, 800 and 128 bytes; half precision is trained on as float32.
+ADDED = {"author": (24, np.float16), "field": (200, np.float32)}
+SLOT = 8
+
+
+def wide(box, types=("author", "field")):
+    """The papers, whose authors and fields have features as well."""
+    def make(folder):
+        box.sluice("generate", "typed", "--nodes", "1600", "--out", folder, "-q").ok()
+        meta = read_json(folder + "/metadata.json")
+        random = np.random.default_rng(3)
+        for t in meta["types"]:
+            if t["name"] in types:
+                width, dtype = ADDED[t["name"]]
+                x = random.standard_normal((t["count"], width)).astype(dtype)
+                np.save(f"{folder}/node_feat.{t['name']}.npy", x)
+                t["feat_dim"] = width
+        box.write_json(folder + "/metadata.json", meta)
+
+    return box.shared_folder("wide-" + "-".join(types), make)
+
+
+def job(box, dataset, name, **changes):
+    config = small_job(
+        dataset,
+        output=f"runs/{name}",
+        **{
+            "model": {"kind": "rsage", "layers": 2, "hidden": 16, "dropout": 0.1},
+            "sampler": {"fanout": [3, 4], "expand": "new", "batch_size": 16},
+            "epochs": 3,
+            "allocation": {"samplers": 1, "trainers": 2},
+            "updates.batches_per_update": 2,
+            **changes,
+        },
+    )
+    return config
+
+
+def trained(box, dataset, name, env=None, **changes):
+    result, report = box.run(job(box, dataset, name, **changes), name=name, env=env)
+    result.ok()
+    return report
+
+
+def rows_of(report, key):
+    return sum(e["store"][key] for e in report["epochs"])
+
+
+TIGHT = {"cache": 170 * 1024, "window": 1}
+PRESC = {"policy": "presc", "presample_epochs": 1, "ratio": 0.2}
+DRIVE = {
+    "roomy": ({}, {"policy": "auto"}, {}),
+    "tight": (TIGHT, {"policy": "expected"}, {}),
+    "presc": (TIGHT, PRESC, {"sampler.kind": "weighted"}),
+    "named": (TIGHT, {"policy": "degree"}, {"sampler.fanout": {"reviews": [0, 2], "*": [2, -1]}}),
+}
+
+
+@cases("roomy", "tight", "presc")
+def test_results_are_those_of_memory(box, way):
+    store, cache, changes = DRIVE[way]
+    dataset = papers(box) if changes else wide(box)
+    memory = trained(box, dataset, "memory", **changes)
+    drive = trained(box, dataset, "drive", store={"features": "storage", **store}, cache=cache,
+                    **changes)
+    assert fingerprint(drive) == fingerprint(memory)
+    sizes = sum(t["feature_bytes"] for t in drive["types"])
+    assert drive["store"]["feature_bytes"] == sizes and drive["store"]["features"] == "storage"
+    found = rows_of(drive, "cached") + rows_of(drive, "read") + rows_of(drive, "beside")
+    inputs = sum(e["input_nodes"] for e in drive["epochs"])
+    if changes:  # authors and fields have no features: nothing is read for them
+        assert 0 < found < inputs, (found, inputs)
+    else:
+        assert found == inputs, (found, inputs)
+    assert rows_of(drive, "read") > 0 and rows_of(drive, "read_bytes") >= rows_of(drive, "read")
+    if store:
+        assert drive["store"]["cache_bytes"] <= TIGHT["cache"] + 8 * 4096, drive["store"]
+
+
+def test_a_fetcher_that_dies_changes_nothing(box):
+    """While slots of several widths are being filled."""
+    changes = {"store": {"features": "storage", **TIGHT}}
+    dataset = wide(box)
+    one = trained(box, dataset, "one", **changes)
+    env = {"SLUICE_FAILPOINT": "trainer_fetching:11"}
+    killed = trained(box, dataset, "killed", env=env, **changes)
+    assert killed["restarts"], killed
+    assert fingerprint(killed) == fingerprint(one)
+
+
+def test_a_dry_run_says_what_each_width_gets(box):
+    dataset = wide(box)
+    store = {"features": "storage", "cache": 300 * 1024}
+    path = box.job(job(box, dataset, "plan", store=store))
+    found = box.sluice("run", path, "--dry-run", "-o", "json").ok().json()["store"]
+    types = read_json(dataset + "/metadata.json")["types"]
+    widths = found["widths"]
+    assert [w["row_bytes"] for w in widths] == [128, 48, 800]
+    assert [w["rows"] for w in widths] == [t["count"] for t in types]
+    used = sum(w["cache_rows"] * (w["row_bytes"] + SLOT) for w in widths)
+    all_rows = sum(w["rows"] for w in widths)
+    assert found["cache_rows"] == sum(w["cache_rows"] for w in widths)
+    assert 300 * 1024 - 8 * all_rows - 3000 < used <= 300 * 1024 - 8 * all_rows, found
+    assert 0 < found["hit_rate"] <= 1 and found["input_nodes"] > 16, found
+    for w in widths:
+        assert 0 < w["wanted"] <= w["rows"] and 0 < w["cache_rows"] <= w["rows"], w
+    said = box.sluice("run", path, "--dry-run").ok().out
+    line = f"of 128 bytes: {widths[0]['cache_rows']:,} of 1,600 rows"
+    assert line in said, said

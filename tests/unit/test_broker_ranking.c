@@ -1,0 +1,87 @@
+// The hotness order of a graph with types, whose cache of rows has slots of several widths.
+#include "tests/unit/suite.h"
+#include "tests/unit/test_arena_fixture.h"
+
+#include "broker/epochs/ranking.h"
+#include "common/arena/visit_counts.h"
+#include "common/data/hotness.h"
+
+enum { N = 900, SEED = 5 };
+
+static struct sl_vertex_type type[] = {
+    {.n = 300, .feat_dim = 10, .feat_dtype = SL_DTYPE_F32, .feat = type},
+    {.first = 300, .n = 100}, // no features
+    {.first = 400, .n = 200, .feat_dim = 3, .feat_dtype = SL_DTYPE_F32, .feat = type},
+    {.first = 600, .n = 300, .feat_dim = 20, .feat_dtype = SL_DTYPE_F16, .feat = type},
+};
+static const uint32_t width_of[] = {0, 2, 1, 0}; // the cache's: 40 bytes, 12 bytes, none
+static struct sl_dataset ds = {.n_nodes = N, .typed = {.n_types = 4, .type = type}};
+
+static uint32_t type_of(uint32_t v)
+{
+    return v < 300 ? 0 : v < 400 ? 1 : v < 600 ? 2 : 3;
+}
+
+static void on_done(void *ctx)
+{
+    ++*(int *)ctx;
+}
+
+// Vertices [0, n) of the order are in rising order: a tier.
+static void rank(const struct sl_config *config, uint64_t n)
+{
+    static struct sl_ranking ranking;
+    int done = 0;
+    sl_visit_counts_set_tiers(&arena, &n, 1);
+    ranking = (struct sl_ranking){0};
+    sl_ranking_start(&ranking, &(struct sl_ranking_setup){.arena = &arena,
+                                                          .config = config,
+                                                          .dataset = &ds,
+                                                          .n_nodes = N,
+                                                          .on_done = on_done,
+                                                          .ctx = &done});
+    ck_assert_int_eq(done, 1);
+    ck_assert_msg(ranking.rc == SL_OK, "%s", ranking.message);
+}
+
+LOOP_TEST(the_hottest_of_each_width_lead, 0, 3)
+{
+    static const uint64_t quota[][2] = {{150, 30}, {0, 150}, {450, 0}}; // three quarters of slots
+    static uint32_t hotness[N], order[N];
+    const struct sl_config config = {.seed = SEED, .cache.policy = SL_CACHE_RANDOM};
+    const uint64_t n_hot = quota[_i][0] + quota[_i][1];
+    bool hot[N] = {false}, seen[N] = {false};
+    create_arena(&(struct sl_arena_spec){
+        .n_devices = 1,
+        .n_cells = 8,
+        .n_train = 1,
+        .n_params = 1,
+        .n_state = 1,
+        .batches_per_update = 1,
+        .hot_rows = N,
+        .payload_bytes = 1 << 20,
+        .rows = {.n_rows = N,
+                 .n_slots = n_hot / 3 * 4,
+                 .n_hot = n_hot,
+                 .n_widths = 2,
+                 .width = {{40, quota[_i][0] / 3 * 4}, {12, quota[_i][1] / 3 * 4}}}});
+    rank(&config, n_hot);
+    ck_assert_int_eq(sl_hotness_random(SEED, N, NULL, hotness), SL_OK);
+    ck_assert_int_eq(sl_hotness_order(hotness, N, NULL, order, NULL), SL_OK);
+    uint64_t left[] = {quota[_i][0], quota[_i][1], 0};
+    for (uint32_t i = 0; i < N; i++) {
+        uint64_t *of_width = &left[width_of[type_of(order[i])]];
+        hot[order[i]] = *of_width > 0;
+        *of_width -= *of_width > 0;
+    }
+    const uint32_t *found = sl_visit_counts_order(&arena);
+    for (uint32_t i = 0; i < N; i++) {
+        ck_assert_uint_lt(found[i], N);
+        ck_assert(!seen[found[i]]);
+        seen[found[i]] = true;
+        ck_assert_int_eq(hot[found[i]], i < n_hot);
+    }
+    destroy_arena();
+}
+
+RUN_TESTS()

@@ -1,0 +1,227 @@
+#include "trainer/infer/typed_pieces.h"
+
+#include <string.h>
+
+#include "common/base/bits.h"
+#include "common/base/error.h"
+#include "common/base/failpoint.h"
+#include "trainer/feed/typed_block.h"
+
+static const struct sl_dataset *dataset_of(const struct sl_typed_pieces *p)
+{
+    return p->vicinity.dataset;
+}
+
+static const struct sl_typed *types_of(const struct sl_typed_pieces *p)
+{
+    return &dataset_of(p)->typed;
+}
+
+int sl_typed_pieces_init(struct sl_typed_pieces *p, struct sl_model *model,
+                         const struct sl_dataset *ds)
+{
+    *p = (struct sl_typed_pieces){
+        .model = model, .features = {.dataset = ds}, .most_floats = SL_INFER_PIECE_FLOATS};
+    return sl_vicinity_init(&p->vicinity, ds);
+}
+
+void sl_typed_pieces_fini(struct sl_typed_pieces *p)
+{
+    sl_vicinity_fini(&p->vicinity);
+    sl_row_source_fini(&p->features);
+    sl_buffer_fini(&p->x);
+    sl_buffer_fini(&p->order);
+}
+
+// ---- edges --------------------------------------------------------------------------------------
+
+// With rows of what layer l reads for each of them.
+uint64_t sl_typed_pieces_most(const struct sl_typed_pieces *p, uint32_t l)
+{
+    uint32_t width = p->model->typed->hidden;
+    for (uint32_t t = 0; l == 0 && t < types_of(p)->n_types; t++)
+        width = SL_MAX(width, types_of(p)->type[t].feat_dim);
+    return SL_MIN((uint64_t)SL_INFER_PIECE_EDGES, p->most_floats / width);
+}
+
+static uint64_t degree_of(const struct sl_typed_pieces *p, uint32_t type, uint64_t v)
+{
+    const struct sl_incoming *in = &p->model->typed->incoming;
+    uint64_t edges = 0;
+    for (uint32_t i = in->first[type]; i < in->first[type + 1]; i++)
+        edges += sl_dataset_degree(
+            dataset_of(p),
+            sl_relation_row(types_of(p), &types_of(p)->relation[in->relation[i]], v));
+    return edges;
+}
+
+static uint32_t type_of(const struct sl_typed_pieces *p, uint64_t v)
+{
+    uint32_t t = 0;
+    while (v - types_of(p)->type[t].first >= types_of(p)->type[t].n)
+        t++;
+    return t;
+}
+
+// Whether layer l has to give rows to vertices of the type.
+static bool is_needed(const struct sl_typed_pieces *p, uint32_t l, uint32_t type)
+{
+    return p->model->typed->hops[type] < p->model->n_layers - l;
+}
+
+uint64_t sl_typed_pieces_edges(const struct sl_typed_pieces *p, uint32_t l, uint64_t v)
+{
+    const uint32_t type = type_of(p, v);
+    return is_needed(p, l, type) ? degree_of(p, type, v) : 0;
+}
+
+static void cut(const struct sl_typed_pieces *p, uint32_t l, uint32_t type,
+                struct sl_infer_range *range)
+{
+    const uint64_t most = sl_typed_pieces_most(p, l);
+    const uint32_t limit = SL_MIN(range->n, (uint32_t)SL_INFER_PIECE_ROWS);
+    uint64_t edges = 0;
+    uint32_t n = 0;
+    while (n < limit) {
+        edges += 1 + degree_of(p, type, sl_infer_vertex(range, n));
+        if (n > 0 && edges > most)
+            break;
+        n++;
+    }
+    range->n = n;
+}
+
+// ---- rows ---------------------------------------------------------------------------------------
+
+int sl_typed_pieces_features(struct sl_typed_pieces *p)
+{
+    const struct sl_model *model = p->model;
+    const struct sl_block *block = p->vicinity.block;
+    const uint64_t bytes = sl_typed_rows_at(block, types_of(p), types_of(p)->n_types, false);
+    SL_TRY(sl_buffer_grow(&p->x, model->env.device, SL_BUFFER_HOST, bytes, "features"));
+    return sl_rows_copy_typed(&p->features, model->env.kernels, block, false, p->x.p);
+}
+
+static int take_activations(struct sl_typed_pieces *p, const float *below)
+{
+    const struct sl_model *model = p->model;
+    const struct sl_block *block = p->vicinity.block;
+    const uint32_t n = block->n_input, width = model->typed->hidden;
+    SL_TRY(sl_buffer_grow(&p->x, model->env.device, SL_BUFFER_HOST,
+                          (uint64_t)n * width * sizeof(float), "activations"));
+    return model->env.kernels->gather_rows(below, SL_DTYPE_F32, dataset_of(p)->n_nodes, width,
+                                           sl_block_nodes(block), n, p->x.p);
+}
+
+int sl_typed_pieces_order(struct sl_typed_pieces *p, const float *rows, uint32_t n, uint32_t width,
+                          const float **ordered)
+{
+    const size_t row = width * sizeof *rows;
+    *ordered = rows;
+    if (p->vicinity.block->n_seeds == n) // none twice: they are in this order
+        return SL_OK;
+    SL_TRY(sl_buffer_grow(&p->order, p->model->env.device, SL_BUFFER_HOST, n * row, "a piece"));
+    for (uint32_t i = 0; i < n; i++)
+        memcpy((char *)p->order.p + i * row, rows + (uint64_t)p->vicinity.place[i] * width, row);
+    *ordered = p->order.p;
+    return SL_OK;
+}
+
+int sl_typed_pieces_next(struct sl_typed_pieces *p, const float *params, uint32_t l, uint32_t type,
+                         bool outputs, const float *below, struct sl_infer_range *range,
+                         const float **rows)
+{
+    struct sl_model *model = p->model;
+    const float *found;
+    if (model->pulse && sl_heartbeat_stopping(model->pulse))
+        return sl_fail(SL_EABORTED, "the job stops");
+    cut(p, l, type, range);
+    const int rc = sl_vicinity_find(&p->vicinity, type, range, 1, UINT32_MAX);
+    if (rc == SL_ERANGE)
+        return sl_fail(
+            SL_EUNSUPPORTED,
+            "inference: vertex %llu of type '%s' has 2^32 in-edges or more, wanted less",
+            (unsigned long long)(sl_infer_vertex(range, 0) - types_of(p)->type[type].first),
+            types_of(p)->type[type].name);
+    SL_TRY(rc);
+    SL_TRY(l == 0 ? sl_typed_pieces_features(p) : take_activations(p, below));
+    SL_TRY(sl_model_layer(model, params, sl_block_here(p->vicinity.block), l, p->x.p, type, outputs,
+                          &found));
+    return sl_typed_pieces_order(p, found, range->n,
+                                 outputs ? model->n_outputs : model->typed->hidden, rows);
+}
+
+// ---- a cell of a job ----------------------------------------------------------------------------
+
+// Entries `at` to at + n - 1 of the range.
+static struct sl_infer_range part_of(const struct sl_infer_range *range, uint32_t at, uint32_t n)
+{
+    return (struct sl_infer_range){.ids = range->ids ? range->ids + at : NULL,
+                                   .first = range->ids ? 0 : range->first + at,
+                                   .n = n};
+}
+
+// From entry `at` on as long as vertices are of the type.
+static struct sl_infer_range of_type(const struct sl_typed_pieces *p,
+                                     const struct sl_infer_range *range, uint32_t at, uint32_t type)
+{
+    const struct sl_vertex_type *t = &types_of(p)->type[type];
+    uint32_t n = 1;
+    while (at + n < range->n && sl_infer_vertex(range, at + n) - t->first < t->n)
+        n++;
+    return part_of(range, at, n);
+}
+
+// Loss and predictions of outputs (piece->n), which begin at entry `at` of the cell.
+static int judge(const struct sl_typed_pieces *p, const struct sl_infer_range *piece, uint32_t at,
+                 const float *outputs, const struct sl_infer_io *io)
+{
+    const struct sl_model *model = p->model;
+    struct sl_loss_result part;
+    if (io->predictions)
+        sl_objective_predict(model->objective, outputs, piece->n,
+                             io->predictions +
+                                 (uint64_t)at * sl_dataset_predict_words(dataset_of(p)));
+    if (!io->result)
+        return SL_OK;
+    SL_TRY(sl_objective_loss_of(model->objective, &model->env, dataset_of(p), piece->ids, piece->n,
+                                outputs, &part));
+    sl_loss_add(io->result, &part);
+    return SL_OK;
+}
+
+static int put_rows(const struct sl_typed_pieces *p, const struct sl_infer_range *piece,
+                    const float *rows, uint32_t width, float *bank)
+{
+    if (piece->ids)
+        return p->model->env.kernels->scatter_rows(rows, width, piece->ids, piece->n,
+                                                   dataset_of(p)->n_nodes, bank);
+    memcpy(bank + piece->first * width, rows, (size_t)piece->n * width * sizeof *rows);
+    return SL_OK;
+}
+
+int sl_typed_pieces_layer(struct sl_typed_pieces *p, const float *params, uint32_t layer,
+                          const struct sl_infer_range *range, const struct sl_infer_io *io)
+{
+    const bool last = layer + 1 == p->model->n_layers;
+    const uint32_t width = last ? p->model->n_outputs : p->model->typed->hidden;
+    for (uint32_t at = 0, n; at < range->n; at += n) {
+        const uint32_t type = type_of(p, sl_infer_vertex(range, at));
+        struct sl_infer_range piece = of_type(p, range, at, type);
+        const float *rows;
+        n = piece.n;
+        if (!is_needed(p, layer, type))
+            continue;
+        SL_TRY(sl_typed_pieces_next(p, params, layer, type, last, io->x, &piece, &rows));
+        n = piece.n;
+        if (io->y)
+            SL_TRY(put_rows(p, &piece, rows, width, io->y));
+        if (io->rows)
+            memcpy(io->rows + (uint64_t)at * width, rows, (size_t)piece.n * width * sizeof *rows);
+        if (last)
+            SL_TRY(judge(p, &piece, at, rows, io));
+        if (at == 0)
+            SL_FAILPOINT(TRAINER_INFER);
+    }
+    return SL_OK;
+}
