@@ -75,6 +75,11 @@ class Dataset:
         return len(self.arrays["indptr"]) - 1
 
     @property
+    def num_timed(self) -> int:
+        """Vertices that node_time has as seeds: of a graph with types those of the first."""
+        return self.schema.types[0].n if self.schema is not None else self.num_nodes
+
+    @property
     def first_listed(self) -> int:
         """The vertex that number 0 of train_idx and so on is."""
         if self.schema is None:

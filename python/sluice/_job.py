@@ -490,17 +490,17 @@ def put_times(job: Dict[str, Any], source: Source, asked: Mapping[str, Any]) -> 
 
 
 def times_of(asked: Any, seeds: Optional[np.ndarray], dataset: Dataset) -> Optional[np.ndarray]:
-    """int64 (num_seedable) from times of the seeds, None: of all vertices. UsageError."""
+    """int64 (num_timed) from times of the seeds, None: of all vertices. UsageError."""
     if asked is None:
         return None
     time = _dataset._array(asked, "input_time")
-    n = dataset.num_seedable if seeds is None else len(seeds)
+    n = dataset.num_timed if seeds is None else len(seeds)
     if time.dtype.kind not in "iu" or time.shape != (n,):
         raise UsageError(
             f"input_time: is {time.dtype} {list(time.shape)}, wanted whole numbers [{n}], one for "
             "each of input_nodes"
         )
-    out = np.zeros(dataset.num_seedable, np.int64)
+    out = np.zeros(dataset.num_timed, np.int64)
     out[slice(None) if seeds is None else seeds] = time
     return out
 
@@ -607,6 +607,11 @@ def plan(
             of = {} if kind is None or seeds is None else {"list_type": kind}
             if relation is not None and pairs is not None:
                 of["pair_relation"] = relation.text
+            if input_time is not None and schema and kind not in (None, schema.first):
+                raise UsageError(
+                    f"input_time: is of {kind!r}, wanted vertices of {schema.first!r}, the first "
+                    "type, which alone have times as seeds"
+                )
             times = times_of(input_time, seeds, dataset)
             staged = stage(dataset, seeds, pairs, times, of)
             job["dataset"] = staged.path

@@ -504,6 +504,21 @@ for n in 1, 2:  # without times, seed by seed
                         assert store.e_id[of == tree].tolist() == ones[done][r.key].e_id.tolist()
                     done += 1
             assert done == len(nodes)
+more = dict(input_nodes=("paper", [1, 2]), time_attr="time")
+said = refused(open_loader, "timed", input_time=[3, 4], **more)
+assert said.startswith("input_time: is of 'paper', wanted vertices of 'author'"), said
+said = refused(open_loader, "timed", **more)
+assert "vertices of type paper, wanted those of author, which have times" in said, said
+for seeds in ("paper", [3, 8, 1]), ("author", [5, 2, 9]):  # trees whose seeds are of any type
+    with open_loader(path, [4, 3], batch_size=1, input_nodes=seeds, shuffle=False) as alone:
+        with open_loader(path, [4, 3], batch_size=3, input_nodes=seeds, shuffle=False,
+                         disjoint=True) as loader:
+            (batch,), ones = list(loader), list(alone)
+    assert batch[seeds[0]].batch[:3].tolist() == [0, 1, 2]
+    for tree, one in enumerate(ones):
+        for t in schema.types:
+            mine = batch[t.name].n_id[batch[t.name].batch == tree]
+            assert mine.tolist() == one[t.name].n_id.tolist(), t
 assert "has no node_time.npy" in refused(open_loader, path, time_attr="time")
 said = refused(open_loader, path, time_attr="time", input_nodes=[1], input_time=[3])
 assert "has no edge_time.SOURCE.NAME.TARGET.npy, such as edge_time.author.writes.paper" in said
