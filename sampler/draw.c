@@ -110,7 +110,7 @@ static bool is_typed(const struct sl_drawer *d)
     return d->topology->dataset.typed.n_types > 0;
 }
 
-// Seeds stand type after type; on devices, and where times are those of seeds, all are of the first.
+// Seeds stand type after type. On devices, and where seeds have times, all are of the first.
 static int check_types(const struct sl_drawer *d, const struct sl_draw_job *job)
 {
     const struct sl_dataset *ds = &d->topology->dataset;
