@@ -259,7 +259,8 @@ static int write_vertices(struct pass *r)
     for (uint32_t i = 0; i < ds->typed.n_types; i++) {
         const struct sl_vertex_type *t = &ds->typed.type[i];
         const uint64_t shape[] = {t->n, t->feat_dim};
-        SL_TRY(write_features(r, ds->files->typed[i].name, t->feat_dtype, t->first, shape, t->feat));
+        const char *name = ds->files->typed[i].name;
+        SL_TRY(write_features(r, name, t->feat_dtype, t->first, shape, t->feat));
     }
     const struct range of = vertices(0, labels[0]);
     if (ds->label)

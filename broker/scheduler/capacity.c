@@ -43,10 +43,10 @@ void sl_capacity_settle_store(struct sl_config *config, const struct sl_dataset 
                               uint64_t available_bytes)
 {
     const bool gpus = sl_config_trains_on(config, SL_DEVICE_CUDA), types = ds->typed.n_types > 0;
-    if (config->store.features ==
-        SL_FEATURES_AUTO) // a GPU gathers rows of several widths as mapped
-        config->store.features =
-            gpus && types ? SL_FEATURES_MEMORY : sl_features_choose(ds, available_bytes);
+    if (gpus && types) // rows of several widths are gathered as they are mapped
+        available_bytes = UINT64_MAX;
+    if (config->store.features == SL_FEATURES_AUTO)
+        config->store.features = sl_features_choose(ds, available_bytes);
     config->store.features = sl_features_settle(config->store.features, ds);
     const struct sl_cache_site site = {
         .gpus = gpus && !types, // and keeps none of them

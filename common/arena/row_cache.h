@@ -15,12 +15,12 @@
  *      place    in which slot it may lie: a hint, the slot says which row it holds
  *
  * Batches are numbered through the whole job, in the order in which they are trained. A row that is
- * wanted takes the slot of its width that a clock's hand finds: a free one; else one whose row is wanted by no
- * batch that is not done, up to `window` behind the one that is fetched, of rows that are not hot
- * if there is one; else the one that is wanted last, if that is later than this batch. So batches
- * cannot push out one another's rows in turns for ever: who finds no slot reads its row beside the
- * cache. Hot rows (a prefix of the hotness order, visit_counts.h) are what is worth keeping beyond
- * the window.
+ * wanted takes the slot of its width that a clock's hand finds: a free one; else one whose row is
+ * wanted by no batch that is not done, up to `window` behind the one that is fetched, of rows that
+ * are not hot if there is one; else the one that is wanted last, if that is later than this batch.
+ * So batches cannot push out one another's rows in turns for ever: who finds no slot reads its row
+ * beside the cache. Hot rows (a prefix of the hotness order, visit_counts.h) are what is worth
+ * keeping beyond the window.
  *
  * WHY NO ROW IS EVER TORN. A slot's word says which row it holds and how often it was filled:
  *
@@ -142,7 +142,8 @@ enum sl_row_taken {
     SL_ROW_COMES,   // another worker fetches the row, or has done so
 };
 
-// Takes one of these slots for the row. A slot that its taker cannot fill is freed by sl_row_cache_reclaim().
+// Takes one of these slots for the row. A slot that its taker cannot fill is freed by
+// sl_row_cache_reclaim().
 enum sl_row_taken sl_row_cache_take(const struct sl_row_cache *c, const struct sl_row_slots *slots,
                                     const struct sl_row_cache_use *use, uint32_t row, bool hot,
                                     uint32_t *slot);

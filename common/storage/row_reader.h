@@ -41,8 +41,9 @@
 
 struct sl_row_reader;
 
-// The features of a data set, of a shard its own; rows are vertices, of a shard their places. SL_ECHANGED when the file is not the one that was
-// mapped; SL_ENOENT, SL_EACCES, SL_EIO, SL_ENOMEM.
+// The features of a data set, of a shard its own; rows are vertices, of a shard their places.
+// SL_ECHANGED when the file is not the one that was mapped; SL_ENOENT, SL_EACCES, SL_EIO,
+// SL_ENOMEM.
 int sl_row_reader_open(const struct sl_dataset *ds, const struct sl_row_options *options,
                        struct sl_row_reader **out);
 // Any rows. Files are closed where this fails, too.
@@ -55,8 +56,8 @@ int sl_row_reader_open_files(const struct sl_row_file *file, uint32_t n,
 void sl_row_reader_close(struct sl_row_reader *r);
 
 // Row rows[i] goes to place to[i] of out (places, row_bytes), i of n; to NULL: to place i. All of
-// one file; a number may occur twice. One thread at a time. SL_ERANGE for what is no row; SL_EABORTED once stopping()
-// says so. After an error some rows may have come.
+// one file; a number may occur twice. One thread at a time. SL_ERANGE for what is no row;
+// SL_EABORTED once stopping() says so. After an error some rows may have come.
 int sl_row_reader_read(struct sl_row_reader *r, const uint32_t *rows, const uint32_t *to,
                        uint32_t n, void *out);
 

@@ -65,7 +65,7 @@ ANSWERS = {
     "run --no-such-option ": {":files *.json"},
     "nonsense ": set(),
     "help insp": {"inspect"},
-    "schema order": {"order", "order.kind", "order.sequences", "order.excess_error"},
+    "schema throttle": {"throttle", "throttle.sample", "throttle.train", "throttle.standby"},
     "completion ": {"bash", "zsh"},
     "run --set epochs=5 --qui": {"--quiet"},
 }

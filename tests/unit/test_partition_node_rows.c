@@ -56,9 +56,12 @@ static void end(void)
 
 static struct sl_arena_spec arena_of(uint64_t n_slots, uint32_t window)
 {
-    return (struct sl_arena_spec){
-        .rows = {.n_rows = opened.n_nodes, .n_slots = n_slots, .window = window},
-        .asks = {.n_slots = 2, .max_rows = 4}};
+    return (struct sl_arena_spec){.rows = {.n_rows = opened.n_nodes,
+                                           .n_slots = n_slots,
+                                           .window = window,
+                                           .n_widths = 1,
+                                           .width = {{.row_bytes = 4, .n_slots = n_slots}}},
+                                  .asks = {.n_slots = 2, .max_rows = 4}};
 }
 
 // What a node without a cache, and one that keeps every row for ever, come to.

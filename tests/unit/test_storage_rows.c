@@ -322,7 +322,8 @@ LOOP_TEST(a_drive_that_is_silent_is_given_up, 0, 2)
     close(ends[1]);
 }
 
-// Of several files, whose rows differ in size and are numbered through; one is in no file, one empty.
+// Of several files, whose rows differ in size and are numbered through; one is in no file, one
+// empty.
 LOOP_TEST(rows_of_several_files_are_numbered_through, 0, SL_COUNT_OF(ways))
 {
     enum { FILES = 6, ROWS_MAX = 130 };

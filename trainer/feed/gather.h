@@ -54,9 +54,9 @@
  * (sl_model_take_half): a row is half as long then, and is moved as if it were one of f32 of half
  * the width.
  *
- * The rows of a typed block, whose widths differ, are gathered type by type: on cores as any (rows.h);
- * to a GPU from files that are mapped, and without a cache: in place where it reads the files, else
- * by the processor's pinned memory, in one copy.
+ * The rows of a typed block, whose widths differ, are gathered type by type: on cores as any
+ * (rows.h); to a GPU from files that are mapped, and without a cache: in place where it reads the
+ * files, else by the processor's pinned memory, in one copy.
  *
  * Buffers and lists grow to the largest batch met; nothing is allocated after that.
  */
