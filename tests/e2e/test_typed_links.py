@@ -68,7 +68,7 @@ def job(box, **changes):
     return small_job(
         tastes(box),
         **{
-            "task": {"kind": "link"},
+            "task": {"kind": "link", "dim": 12},
             "model": {"kind": "rsage", "layers": 2, "hidden": 16, "dropout": 0.1},
             "sampler": {"fanout": [5, 5], "batch_size": 256, "expand": "new"},
             "optimizer.lr": 0.02,
