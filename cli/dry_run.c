@@ -450,7 +450,7 @@ static void add_graph(const struct store *s, const struct sl_dataset *ds, cJSON 
 static void print_evaluation(const struct sl_config *c, const struct sl_dataset *ds)
 {
     char a[SL_UNITS_BYTES];
-    if (ds->typed.n_types == 0 || sl_config_is_external(c))
+    if (ds->typed.n_types == 0 || sl_config_is_external(c) || sl_config_is_links(c))
         return;
     if (c->evaluate.full)
         printf("evaluation  layer by layer over all neighbours\n");

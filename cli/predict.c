@@ -255,6 +255,11 @@ static int check_typed(const struct prediction *p)
                                  "type: leave --type out",
                                  command_name(p), o->run, kind)
                        : SL_OK;
+    if (p->says_nothing)
+        return sl_fail(SL_EUNSUPPORTED,
+                       "retrieve: run '%s' is of a graph of several types, whose embeddings are by "
+                       "type: take `sluice embed %s --type TYPE` for each of the two types",
+                       o->run, o->run);
     if (o->memory)
         return sl_fail(SL_EUNSUPPORTED,
                        "%s --memory: the model of run '%s' is \"%s\", of a graph of several types, "

@@ -26,6 +26,9 @@ static void release(void *state)
 #define AT(kind, field) SL_OPTION_AT(kind, request, field)
 // clang-format off
 static const struct sl_option options[] = {
+    {.name = "relation", AT(TEXT, split.relation), .placeholder = "NAME",
+     .help = "of a graph of several types: whose edges are held out, such as \"author -writes-> "
+             "paper\", or \"writes\" where no other has the name"},
     {.name = "val", AT(REAL, split.val), .placeholder = "SHARE", .min = 0, .max = 1,
      .help = "of the pairs, for validation: val_edges.npy"},
     {.name = "test", AT(REAL, split.test), .placeholder = "SHARE", .min = 0, .max = 1,
@@ -35,7 +38,8 @@ static const struct sl_option options[] = {
              "test has all pairs of a smaller one"},
     {.name = "pairs", AT(CHOICE, split.pairs), .choices = sl_edge_split_pairs,
      .help = "undirected: an edge and its reverse are held out together; directed: an edge by "
-             "itself; auto: undirected where each edge has its reverse"},
+             "itself; auto: undirected where each edge has its reverse, of a relation where "
+             "metadata.json says which one has the reverses"},
     {.name = "keep-one", AT(FLAG, split.keep_one),
      .help = "no vertex loses its last edge: of each vertex one pair stays"},
     {.name = "threads", AT(UINT, split.n_threads), .placeholder = "N", .min = 1,

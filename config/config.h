@@ -154,6 +154,8 @@ struct sl_config {
 
     struct {
         enum sl_job_kind kind;
+        // Of a graph of several types; "": the relation of the data set's lists.
+        char relation[sizeof(struct sl_relation_text)];
         uint32_t dim; // resolved
         enum sl_decoder_kind decoder;
         enum sl_combine_kind combine; // mlp
@@ -431,6 +433,9 @@ int sl_config_check_types(const struct sl_config *c, const struct sl_dataset *ds
  */
 int sl_config_find_relations(struct sl_config *c, const struct sl_typed *typed);
 void sl_config_forget_relations(struct sl_config *c); // safe on a zeroed struct
+// The relation that a name means, which the key has. SL_EINVAL likewise.
+int sl_config_relation(const char *key, const struct sl_typed *typed, const char *name,
+                       uint32_t *out);
 
 // Whether a sampled evaluation takes all neighbours.
 bool sl_config_evaluates_all(const struct sl_config *c);
@@ -439,6 +444,9 @@ bool sl_config_evaluates_all(const struct sl_config *c);
 // vertices that external trainers ask for, or the numbers of pairs (common/data/link_items.h) with
 // SL_TASK_LINK for its task. SL_EINVAL: there are none. Errors also as sl_config_check_types().
 int sl_config_choose_items(const struct sl_config *c, struct sl_dataset *dataset);
+// Of a typed graph: data set's linked relation becomes the one that the job of links learns, as far
+// as this process is concerned; sl_config_choose_items() does so. SL_EINVAL.
+int sl_config_choose_relation(const struct sl_config *c, struct sl_dataset *dataset);
 // How the negatives of a job of links' evaluations are drawn.
 struct sl_link_negatives sl_config_negatives(const struct sl_config *c);
 // Takes the features of a data set away that the job does not read, as far as this process is

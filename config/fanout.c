@@ -133,20 +133,6 @@ static const char *list_relations(const struct sl_typed *t, char *out, size_t by
     return out;
 }
 
-// The relation that a name means; n_found: how many it may mean.
-static uint32_t find_relation(const struct sl_typed *t, const char *name, uint32_t *n_found)
-{
-    uint32_t found = SL_NO_RELATION;
-    *n_found = 0;
-    for (uint32_t r = 0; r < t->n_relations; r++) {
-        if (strcmp(t->relation[r].name, name) != 0 && strcmp(sl_relation_text(t, r).text, name))
-            continue;
-        found = r;
-        ++*n_found;
-    }
-    return found;
-}
-
 struct lookup {
     const char *key;
     const struct sl_typed *typed;
@@ -154,17 +140,26 @@ struct lookup {
     const struct sl_named_fanout **of; // (n_relations) the name that means it
 };
 
-static int look_up_name(const struct lookup *l, const struct sl_named_fanout *named)
+int sl_config_relation(const char *key, const struct sl_typed *typed, const char *name,
+                       uint32_t *out)
 {
     char all[1024], quoted[SL_TEXT_QUOTE_BYTES];
-    uint32_t n_found, r = find_relation(l->typed, named->name, &n_found);
-    sl_text_quote(named->name, quoted);
-    if (n_found != 1)
-        return sl_fail(SL_EINVAL,
-                       "%s: found %s, which is %s of the data set, wanted one of %s, or the name "
-                       "within where only one has it: correct it",
-                       l->key, quoted, n_found ? "the name of several relations" : "no relation",
-                       list_relations(l->typed, all, sizeof all));
+    uint32_t n_found;
+    *out = sl_typed_relation_named(typed, name, &n_found);
+    sl_text_quote(name, quoted);
+    if (n_found == 1)
+        return SL_OK;
+    return sl_fail(SL_EINVAL,
+                   "%s: found %s, which is %s of the data set, wanted one of %s, or the name "
+                   "within where only one has it: correct it",
+                   key, quoted, n_found ? "the name of several relations" : "no relation",
+                   list_relations(typed, all, sizeof all));
+}
+
+static int look_up_name(const struct lookup *l, const struct sl_named_fanout *named)
+{
+    uint32_t r;
+    SL_TRY(sl_config_relation(l->key, l->typed, named->name, &r));
     if (l->of[r])
         return sl_fail(SL_EINVAL,
                        "%s: found \"%s\" and \"%s\", which are the same relation, wanted it "

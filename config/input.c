@@ -132,9 +132,47 @@ static int check_given(const struct sl_config *c, const struct sl_dataset *ds)
     return SL_OK;
 }
 
+static bool has_lists(const struct sl_dataset *ds)
+{
+    bool has = ds->negatives[SL_SPLIT_TRAIN].ids != NULL;
+    for (int s = 0; s < SL_SPLIT_COUNT; s++)
+        has |= ds->edges[s].ids != NULL;
+    return has;
+}
+
+int sl_config_choose_relation(const struct sl_config *c, struct sl_dataset *ds)
+{
+    struct sl_typed *t = &ds->typed;
+    uint32_t asked = t->linked;
+    if (t->n_types == 0)
+        return SL_OK;
+    if (c->task.relation[0])
+        SL_TRY(sl_config_relation("task.relation", t, c->task.relation, &asked));
+    if (asked == SL_NO_RELATION)
+        return sl_fail(SL_EINVAL,
+                       "task.relation: found nothing with data set '%s', whose graph has several "
+                       "types, wanted the relation that is learned, such as \"%s\": name it",
+                       ds->path, sl_relation_text(t, 0).text);
+    if (asked != t->linked && has_lists(ds))
+        return sl_fail(
+            SL_EINVAL,
+            "task.relation: found \"%s\" with data set '%s', whose lists of pairs are of "
+            "\"%s\": take it out, or move train_edges.npy and so on away",
+            sl_relation_text(t, asked).text, ds->path, sl_relation_text(t, t->linked).text);
+    t->linked = asked;
+    if (c->task.exclude == SL_EXCLUDE_REVERSE && sl_typed_reverse(t, asked) == SL_NO_RELATION)
+        return sl_fail(SL_EINVAL,
+                       "task.exclude: found \"reverse\" with data set '%s', where nothing says "
+                       "which relation has the reverse of \"%s\": say so by \"reverse_of\" in "
+                       "metadata.json, or where none has set it to \"self\"",
+                       ds->path, sl_relation_text(t, asked).text);
+    return SL_OK;
+}
+
 // Pairs in the place of vertices: their numbers.
 static int choose_pairs(const struct sl_config *c, struct sl_dataset *ds)
 {
+    SL_TRY(sl_config_choose_relation(c, ds));
     SL_TRY(check_given(c, ds));
     ds->task = SL_TASK_LINK;
     for (int s = 0; s < SL_SPLIT_COUNT; s++) {
@@ -195,6 +233,18 @@ int sl_config_choose_items(const struct sl_config *c, struct sl_dataset *dataset
     if (!sl_config_is_external(c))
         return SL_OK;
     struct sl_vertex_list chosen = {.n = sl_dataset_labelled(dataset)};
+    if (dataset->typed.n_types && dataset->typed.listed != 0 && c->input.split == SL_INPUT_ALL)
+        return sl_fail(SL_EINVAL,
+                       "input.split: found \"all\" with data set '%s', whose lists are of vertices "
+                       "of type %s, wanted one of them: take \"train\"",
+                       dataset->path, dataset->typed.type[dataset->typed.listed].name);
+    if (dataset->typed.n_types && dataset->typed.listed != 0 && c->sampler.time != SL_TIME_NONE)
+        return sl_fail(SL_EINVAL,
+                       "sampler.time: found \"%s\" with data set '%s', whose lists are of vertices "
+                       "of type %s, wanted those of %s, which have times: take it out",
+                       c->sampler.time == SL_TIME_LATEST ? "latest" : "uniform", dataset->path,
+                       dataset->typed.type[dataset->typed.listed].name,
+                       dataset->typed.type[0].name);
     if (c->input.split != SL_INPUT_ALL)
         chosen = dataset->split[splits[c->input.split]];
     if (chosen.n == 0)

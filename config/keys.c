@@ -186,6 +186,11 @@ const struct sl_key sl_keys[] = {
      .words = task_kinds, .fallback = "\"node\"",
      .doc = "node: the data set's labels. link: its train_edges.npy against drawn pairs; without "
             "that file all edges of the graph."},
+    {.path = "task.relation", .type = SL_KEY_STRING, AT(task.relation), FIXED,
+     .fallback_note = "the relation of the data set's lists of pairs",
+     LINK,
+     .doc = "Of a graph of several types the relation that is learned, such as \"author -writes-> "
+            "paper\", or \"writes\" where no other has the name. Only with link."},
     {.path = "task.dim", .type = SL_KEY_INTEGER, AT(task.dim), FIXED,
      .min = 1, .max = 65536, .fallback_note = "model.hidden",
      OWN_LINK,

@@ -18,9 +18,10 @@
 static const struct rule {
     const char *key, *words, *advice;
 } rules[] = {
-    {"task.kind", "node", "take \"node\", as links are learned on graphs of one type alone"},
     {"features.kind", "file or both",
      "take \"both\": types that have no features then have learned rows"},
+    {"task.hard.kind", "none", "take it out: walks go by edges of one relation"},
+    {"evaluate.val_edges_as_input", "false", "take it out"},
     {"sampler.kind", "khop or weighted or labor", "take \"khop\""},
     {"sampler.subgraph", "directional", "take it out"},
     {"order.kind", "shuffled or listed or parts", "take \"shuffled\""},
@@ -103,6 +104,12 @@ static int check_learned(const struct sl_config *c, const struct sl_dataset *ds)
 
 static int check_plain(const struct sl_config *c, const struct sl_dataset *ds)
 {
+    if (c->task.relation[0])
+        return sl_fail(
+            SL_EINVAL,
+            "task.relation: found \"%s\" with data set '%s', whose graph has one type of "
+            "vertices and edges: take it out",
+            c->task.relation, ds->path);
     const bool trains = sl_fanout_is_named(&c->sampler.fanout_names);
     if (!trains && !sl_fanout_is_named(&c->evaluate.fanout_names))
         return SL_OK;
@@ -115,6 +122,15 @@ static int check_plain(const struct sl_config *c, const struct sl_dataset *ds)
 // As far as they are known.
 static int check_devices(const struct sl_config *c, const struct sl_dataset *ds)
 {
+    const bool others = sl_config_is_external(c) && ds->typed.listed != 0;
+    for (uint32_t d = 0; (sl_config_is_links(c) || others) && d < c->n_devices; d++)
+        if (c->devices[d].kind == SL_DEVICE_CUDA)
+            return sl_fail(SL_EUNSUPPORTED,
+                           "devices: found a GPU for devices[%u] with data set '%s', whose graph "
+                           "has several types, and %s, wanted \"cpu\": set it to that",
+                           d, ds->path,
+                           sl_config_is_links(c) ? "task.kind \"link\""
+                                                 : "whose lists are not of the first of them");
     for (uint32_t d = 0; d < c->n_devices; d++)
         if (c->devices[d].kind == SL_DEVICE_CUDA && sl_features_kinds[c->store.features].reads)
             return sl_fail(SL_EUNSUPPORTED,

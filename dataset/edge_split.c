@@ -14,6 +14,10 @@
  *
  * With keep_one the largest number of a vertex's pairs is its own: that pair stays.
  *
+ * Of a graph of several types the pairs are those of one relation. What goes through vertices below
+ * goes through the rows of all relations then: those of that one have the pairs, those of the
+ * relation with its reverses lose the same ones, and all others keep their edges.
+ *
  * Memory: two words a vertex, one more with keep_one, and for each thread a list of neighbours. An
  * edge is read six times. By time 16 bytes for each pair of the busiest two moments come to it.
  */
@@ -39,6 +43,7 @@
 #include "common/data/npy.h"
 #include "common/data/wider_graph.h"
 #include "common/text/units.h"
+#include "dataset/edge_relation.h"
 #include "dataset/metadata.h"
 #include "dataset/pair_file.h"
 #include "dataset/vertex_blocks.h"
@@ -72,6 +77,8 @@ struct pass {
     _Atomic uint64_t forward, backward; // sums over edges, and over their reverses
     _Atomic uint64_t *own;              // (n_nodes) largest number of a vertex's pairs, or NULL
     const uint32_t *times;              // (n_edges) or NULL
+    // Of a graph of several types; NULL: a plain graph, or no relation has the reverses.
+    const struct sl_relation *linked, *back;
     _Atomic uint64_t earliest, latest;
     _Atomic uint64_t n_pairs;
     _Atomic uint64_t *bucket;    // (BUCKETS) pairs that may go, by their places
@@ -95,6 +102,36 @@ struct pass {
 
 // ---- pairs --------------------------------------------------------------------------------------
 
+// What an edge u -> (the vertex of a row) is of.
+struct pair {
+    uint64_t u, v;
+    bool may_go; // else it stays whatever it is
+    bool here;   // the row is where the pair is counted and listed
+};
+
+static bool has_row(const struct pass *p, const struct sl_relation *r, uint64_t row)
+{
+    return r && row - r->first_row < p->ds.typed.type[r->target].n;
+}
+
+// A pair is an edge and its reverse, which stand in the same relation.
+static bool is_symmetric(const struct pass *p)
+{
+    return p->run->undirected && p->linked == p->back;
+}
+
+static struct pair pair_of(const struct pass *p, uint64_t u, uint64_t row)
+{
+    const bool forward = !p->linked || has_row(p, p->linked, row), back = has_row(p, p->back, row);
+    const struct sl_relation *r = forward ? p->linked : p->back;
+    if (!forward && !back)
+        return (struct pair){0};
+    const uint64_t v = r ? row - r->first_row + p->ds.typed.type[r->target].first : row;
+    if (!forward)
+        return (struct pair){v, u, u != v, false};
+    return (struct pair){u, v, u != v, is_symmetric(p) ? u < v : u != v};
+}
+
 // One-to-one: the finaliser of splitmix64.
 static uint64_t mix(uint64_t x)
 {
@@ -103,11 +140,11 @@ static uint64_t mix(uint64_t x)
     return x ^ x >> 31;
 }
 
-static uint64_t number_of(const struct pass *p, uint64_t u, uint64_t v)
+static uint64_t number_of(const struct pass *p, struct pair pair)
 {
-    if (p->run->undirected && u > v)
-        return mix((v << 32 | u) ^ p->key);
-    return mix((u << 32 | v) ^ p->key);
+    if (is_symmetric(p) && pair.u > pair.v)
+        return mix((pair.v << 32 | pair.u) ^ p->key);
+    return mix((pair.u << 32 | pair.v) ^ p->key);
 }
 
 // The latest of the edges u -> v; 0: there is none. Lists are sorted.
@@ -127,14 +164,14 @@ static uint32_t latest_of(const struct pass *p, uint64_t u, uint64_t v)
     return latest;
 }
 
-static struct place place_of(const struct pass *p, uint64_t u, uint64_t v)
+static struct place place_of(const struct pass *p, struct pair pair)
 {
-    struct place out = {.number = number_of(p, u, v)};
+    struct place out = {.number = number_of(p, pair)};
     if (!p->times)
         return out;
-    uint32_t time = latest_of(p, u, v);
+    uint32_t time = latest_of(p, pair.u, pair.v);
     if (p->run->undirected)
-        time = SL_MAX(time, latest_of(p, v, u));
+        time = SL_MAX(time, latest_of(p, pair.v, pair.u));
     out.late = (uint32_t)p->latest - time;
     return out;
 }
@@ -150,12 +187,6 @@ static uint64_t bucket_of(const struct pass *p, const struct place *at)
     const uint64_t range = p->times ? p->latest - p->earliest + 1 : 1;
     const unsigned __int128 x = (uint64_t)at->late << 32 | at->number >> 32;
     return (uint64_t)(x * BUCKETS / ((unsigned __int128)range << 32));
-}
-
-// Whether the pair of an edge u -> v stands in v's list, and not in u's.
-static bool is_counted_here(const struct pass *p, uint64_t u, uint64_t v)
-{
-    return p->run->undirected ? u < v : u != v;
 }
 
 static int ascending(const void *a, const void *b)
@@ -182,19 +213,20 @@ static uint64_t neighbours(const struct pass *p, uint64_t v, uint32_t *list)
     return k;
 }
 
-static bool may_go(const struct pass *p, uint64_t u, uint64_t v, uint64_t number)
+static bool may_go(const struct pass *p, struct pair pair, uint64_t number)
 {
-    return !p->own || (p->own[u] != number && p->own[v] != number);
+    return !p->own || (p->own[pair.u] != number && p->own[pair.v] != number);
 }
 
-static enum sl_split split_of(const struct pass *p, uint64_t u, uint64_t v)
+static enum sl_split split_of(const struct pass *p, uint64_t u, uint64_t row)
 {
-    if (u == v)
+    const struct pair pair = pair_of(p, u, row);
+    if (!pair.may_go)
         return SL_SPLIT_TRAIN;
-    const struct place at = place_of(p, u, v);
+    const struct place at = place_of(p, pair);
     const bool test = p->limits[0].any && is_up_to(&at, &p->limits[0].at);
     const bool val = p->limits[1].any && is_up_to(&at, &p->limits[1].at);
-    if (!(test || val) || !may_go(p, u, v, at.number))
+    if (!(test || val) || !may_go(p, pair, at.number))
         return SL_SPLIT_TRAIN;
     return test ? SL_SPLIT_TEST : SL_SPLIT_VAL;
 }
@@ -258,11 +290,11 @@ static int find_own(void *context, int thread)
     while (sl_vertex_blocks_take(&p->blocks, &begin, &end))
         for (uint64_t v = begin; v < end; v++)
             for (uint64_t i = 0, n = neighbours(p, v, p->lists[thread]); i < n; i++) {
-                const uint64_t u = p->lists[thread][i];
-                if (!is_counted_here(p, u, v))
+                const struct pair pair = pair_of(p, p->lists[thread][i], v);
+                if (!pair.here)
                     continue;
-                raise(&p->own[u], number_of(p, u, v));
-                raise(&p->own[v], number_of(p, u, v));
+                raise(&p->own[pair.u], number_of(p, pair));
+                raise(&p->own[pair.v], number_of(p, pair));
             }
     return SL_OK;
 }
@@ -274,12 +306,12 @@ static int count_pairs(void *context, int thread)
     while (sl_vertex_blocks_take(&p->blocks, &begin, &end))
         for (uint64_t v = begin; v < end; v++)
             for (uint64_t i = 0, n = neighbours(p, v, p->lists[thread]); i < n; i++) {
-                const uint64_t u = p->lists[thread][i];
-                if (!is_counted_here(p, u, v))
+                const struct pair pair = pair_of(p, p->lists[thread][i], v);
+                if (!pair.here)
                     continue;
-                const struct place at = place_of(p, u, v);
+                const struct place at = place_of(p, pair);
                 n_pairs++;
-                if (may_go(p, u, v, at.number))
+                if (may_go(p, pair, at.number))
                     add(&p->bucket[bucket_of(p, &at)], 1);
             }
     add(&p->n_pairs, n_pairs);
@@ -293,12 +325,12 @@ static int gather_places(void *context, int thread)
     while (sl_vertex_blocks_take(&p->blocks, &begin, &end))
         for (uint64_t v = begin; v < end; v++)
             for (uint64_t i = 0, n = neighbours(p, v, p->lists[thread]); i < n; i++) {
-                const uint64_t u = p->lists[thread][i];
-                if (!is_counted_here(p, u, v))
+                const struct pair pair = pair_of(p, p->lists[thread][i], v);
+                if (!pair.here)
                     continue;
-                const struct place at = place_of(p, u, v);
+                const struct place at = place_of(p, pair);
                 const uint64_t b = bucket_of(p, &at);
-                if ((b == p->borders[0] || b == p->borders[1]) && may_go(p, u, v, at.number))
+                if ((b == p->borders[0] || b == p->borders[1]) && may_go(p, pair, at.number))
                     p->places[atomic_fetch_add_explicit(&p->next_place, 1, memory_order_relaxed)] =
                         at;
             }
@@ -321,7 +353,7 @@ static int count_left(void *context, int thread)
             for (uint64_t i = 0, n = neighbours(p, v, p->lists[thread]); i < n; i++) {
                 const uint64_t u = p->lists[thread][i];
                 const enum sl_split s = split_of(p, u, v);
-                if (s != SL_SPLIT_TRAIN && is_counted_here(p, u, v))
+                if (s != SL_SPLIT_TRAIN && pair_of(p, u, v).here)
                     p->first[s == SL_SPLIT_VAL][block + 1]++;
             }
         }
@@ -368,6 +400,12 @@ static int move_rows(void *context, int thread)
     return SL_OK;
 }
 
+// In files a vertex has its number in its type.
+static uint64_t first_of(const struct pass *p, uint32_t type)
+{
+    return p->linked ? p->ds.typed.type[type].first : 0;
+}
+
 static int list_pairs(void *context, int thread)
 {
     struct pass *p = context;
@@ -379,11 +417,12 @@ static int list_pairs(void *context, int thread)
             for (uint64_t i = 0, n = neighbours(p, v, p->lists[thread]); i < n; i++) {
                 const uint32_t u = p->lists[thread][i];
                 const enum sl_split s = split_of(p, u, v);
-                if (s == SL_SPLIT_TRAIN || !is_counted_here(p, u, v))
+                const struct pair of = pair_of(p, u, v);
+                if (s == SL_SPLIT_TRAIN || !of.here)
                     continue;
                 uint32_t *pair = p->out[s == SL_SPLIT_VAL] + 2 * at[s == SL_SPLIT_VAL]++;
-                pair[0] = u;
-                pair[1] = (uint32_t)v;
+                pair[0] = (uint32_t)(of.u - first_of(p, p->linked ? p->linked->source : 0));
+                pair[1] = (uint32_t)(of.v - first_of(p, p->linked ? p->linked->target : 0));
             }
     }
     return SL_OK;
@@ -406,6 +445,12 @@ static int find_directions(struct pass *p)
     struct sl_edge_split *run = p->run;
     if (run->pairs == SL_EDGE_SPLIT_DIRECTED)
         return SL_OK;
+    if (p->linked) {
+        const bool asked = run->pairs == SL_EDGE_SPLIT_UNDIRECTED;
+        SL_TRY(sl_edge_relation_reverse(&p->ds.typed, p->linked, asked, p->who, &p->back));
+        run->undirected = p->back != NULL;
+        return SL_OK;
+    }
     SL_TRY(sl_vertex_blocks_run(&p->blocks, "directions", compare_directions, p));
     run->undirected = p->forward == p->backward;
     if (run->pairs == SL_EDGE_SPLIT_AUTO || run->undirected)
@@ -510,11 +555,12 @@ static int create(struct pass *p, const char *name, enum sl_dtype dtype, int ndi
 
 static int count_offsets(struct pass *p)
 {
-    const uint64_t n_blocks = sl_div_up(p->ds.n_nodes, SL_VERTEX_BLOCK);
+    const uint64_t n_lists = sl_dataset_lists(&p->ds);
+    const uint64_t n_blocks = sl_div_up(n_lists, SL_VERTEX_BLOCK);
     SL_TRY(sl_vertex_blocks_run(&p->blocks, "edges left", count_left, p));
-    for (uint64_t v = 0; v < p->ds.n_nodes; v++)
+    for (uint64_t v = 0; v < n_lists; v++)
         p->offsets[v + 1] += p->offsets[v];
-    p->n_left = (uint64_t)p->offsets[p->ds.n_nodes];
+    p->n_left = (uint64_t)p->offsets[n_lists];
     for (int i = 0; i < 2; i++)
         for (uint64_t b = 0; b < n_blocks; b++)
             p->first[i][b + 1] += p->first[i][b];
@@ -564,6 +610,11 @@ static int write_edge_file(struct pass *p, const char *name, const char *path)
     int rc = SL_OK;
     if (npy.head.ndim >= 1 && npy.head.shape[0] == p->ds.n_edges)
         rc = write_rows(p, name, &npy);
+    else if (p->linked)
+        rc = sl_fail(SL_EUNSUPPORTED,
+                     "%s: has %s, of the edges of one relation, which this command does not cut: "
+                     "move it away",
+                     p->who, name);
     sl_npy_close(&npy);
     return rc;
 }
@@ -633,6 +684,8 @@ static int write_metadata(struct pass *p)
     cJSON_DeleteItemFromObjectCaseSensitive(root, "temporary");
     cJSON_DeleteItemFromObjectCaseSensitive(root, "num_edges");
     cJSON_AddNumberToObject(root, "num_edges", (double)p->n_left);
+    if (p->linked)
+        SL_TRY(sl_edge_relation_write(&p->ds.typed, p->linked, p->back, p->offsets, p->who, root));
     cJSON *split = cJSON_AddObjectToObject(root, "edge_split");
     if (!p->in_place)
         cJSON_AddStringToObject(split, "of", p->ds.name);
@@ -659,7 +712,7 @@ static int write_all(void *context)
 {
     struct pass *p = context;
     struct sl_npy_writer *w = NULL;
-    const uint64_t n = p->ds.n_nodes + 1;
+    const uint64_t n = sl_dataset_lists(&p->ds) + 1;
     SL_TRY(choose(p));
     SL_TRY(create(p, "indptr.npy", SL_DTYPE_I64, 1, &n, &w, &p->offsets));
     return sl_npy_writer_close(&w, write_graph(p));
@@ -722,7 +775,7 @@ static int check(const struct pass *p)
 
 static int allocate(struct pass *p)
 {
-    const uint64_t n_blocks = sl_div_up(p->ds.n_nodes, SL_VERTEX_BLOCK);
+    const uint64_t n_blocks = sl_div_up(sl_dataset_lists(&p->ds), SL_VERTEX_BLOCK);
     bool ok = true;
     ok &= (p->bucket = calloc(BUCKETS, sizeof *p->bucket)) != NULL;
     for (int i = 0; i < p->blocks.n_threads; i++)
@@ -758,9 +811,9 @@ static int open_pass(struct sl_edge_split *run, const char *source, struct sl_pr
     p->run = run;
     p->key = mix(run->seed + UINT64_C(0x9e3779b97f4a7c15));
     snprintf(p->who, sizeof p->who, "%s", who);
-    SL_TRY(sl_dataset_open(source, SL_NEED_TOPOLOGY, SL_CHECK_CACHED, 0, &p->ds));
-    sl_vertex_blocks_init(&p->blocks, p->ds.n_nodes, run->n_threads, progress);
-    return SL_OK;
+    SL_TRY(sl_dataset_open(source, SL_NEED_TOPOLOGY | SL_TAKES_TYPES, SL_CHECK_CACHED, 0, &p->ds));
+    sl_vertex_blocks_init(&p->blocks, sl_dataset_lists(&p->ds), run->n_threads, progress);
+    return sl_edge_relation_find(&p->ds.typed, run->relation, who, &p->linked);
 }
 
 int sl_edge_split_run(struct sl_edge_split *run)

@@ -20,7 +20,8 @@ extern const char *const sl_edge_split_pairs[]; // their names, NULL behind the 
 struct sl_edge_split {
     struct sl_dataset_builder making; // of the command
     const char *source;
-    double val, test; // shares of the pairs
+    const char *relation; // of a graph of several types: whose edges are held out; else NULL
+    double val, test;     // shares of the pairs
     uint64_t seed;
     int pairs;          // enum sl_edge_split_pairs
     bool keep_one;      // no vertex loses its last edge
@@ -47,9 +48,9 @@ static inline float sl_edge_split_time(uint32_t time)
 }
 
 /*
- * SL_EINVAL: shares that leave nothing, a graph that is not undirected where it is said to be, a
- * data set that has held out edges already, or, with keep_one, too few edges that may go.
- * SL_ENOMEM, and what reading the data set and writing files fail with.
+ * SL_EINVAL: shares that leave nothing, a relation that is not there, a graph not undirected where
+ * it is said to be, a data set that has held out edges already, or, with keep_one, too few
+ * edges that may go. SL_ENOMEM, and what reading the data set and writing files fail with.
  */
 int sl_edge_split_run(struct sl_edge_split *run);
 

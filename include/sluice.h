@@ -55,7 +55,7 @@ extern "C" {
 
 // Functions and structures of this header since; a library that has them is of this version or a
 // later one (sluice_version()).
-#define SLUICE_API_VERSION 5
+#define SLUICE_API_VERSION 6
 
 enum { SLUICE_MAX_HOPS = 8 };
 
@@ -141,7 +141,7 @@ SLUICE_API void sluice_close(sluice_loader *loader);
 /*
  * A graph with types (common/data/README.md) has one numbering of all vertices; those of a type are
  * a range of it. Each vertex is of one type, and each edge of one relation, which goes from a type
- * to a type. Type 0 is the one with labels and seeds, whose vertices' ids are their numbers in it.
+ * to a type. Type 0 is the one with labels, whose vertices' ids are their numbers in it.
  */
 struct sluice_vertex_type {
     const char *name;
@@ -190,6 +190,8 @@ struct sluice_info {
     uint32_t n_types, n_relations;
     const struct sluice_vertex_type *types;  // (n_types) valid until sluice_close()
     const struct sluice_relation *relations; // (n_relations)
+    // Of a job of links on such a graph: the relation that its pairs are of; else n_relations.
+    uint32_t linked;
 };
 
 SLUICE_API int sluice_get_info(sluice_loader *loader, struct sluice_info *out);
@@ -213,11 +215,12 @@ struct sluice_hop {
 
 /*
  * Of a batch of a graph with types: `nodes` are type after type, a type's in the order in which
- * they were met. Local numbers of vertices are numbers within their type's part.
+ * they were met, so its seeds first; what goes by seed is type after type, too. Local numbers of
+ * vertices are numbers within their type's part.
  */
 struct sluice_part {
     uint32_t first;                        // its vertices are nodes[first] and so on
-    uint32_t n_after[SLUICE_MAX_HOPS + 1]; // (n_hops + 1) those met after so many hops
+    uint32_t n_after[SLUICE_MAX_HOPS + 1]; // (n_hops + 1) those met after so many hops; [0]: seeds
 };
 
 // The edges of one relation in one hop, of which there is one at least. With "sampler.expand" "new"
@@ -257,7 +260,8 @@ struct sluice_batch {
     uint32_t n_pairs, n_positive, per_positive;
     const uint32_t *pairs; // (n_pairs, 2) source, target: numbers of seeds
     // (n_pairs) of a positive its weight in the data set, or 1; of a negative 1, or 0: its source
-    // has no vertex that could be the target, which is the source itself.
+    // has no vertex that could be the target, which is the source itself, or if that is of another
+    // type the positive's.
     const float *pair_weights;
     // Of a graph with types, whose hop[] have their numbers n_dst and n_edges alone; else 0, NULL.
     uint32_t n_types, n_runs;
@@ -350,7 +354,9 @@ struct sluice_arrays {
     int64_t *places;
     // (n_nodes) number of the vertex's seed, with "sampler.disjoint"; or NULL
     int64_t *seed_of;
-    int64_t *pairs;      // (2, n_pairs) sources, then targets; or NULL, as the next
+    // (2, n_pairs) sources, then targets, of a graph with types numbers within their types' parts;
+    // or NULL, as the next
+    int64_t *pairs;
     float *pair_weights; // (n_pairs)
     // Of a graph with types, else NULL. `nodes` are numbers within their types then, `edges` and
     // `edge_ids` are NULL, and `features` is where the first type's are.
@@ -397,7 +403,8 @@ SLUICE_API void sluice_sampler_close(sluice_sampler *sampler); // NULL is allowe
 SLUICE_API int sluice_sampler_get_info(sluice_sampler *sampler, struct sluice_info *out);
 
 /*
- * Draws the batch of `seeds` (n_seeds), different vertices. It is a function of the job's seed,
+ * Draws the batch of `seeds` (n_seeds), different vertices; those of a graph with types by type, in
+ * the order of types. It is a function of the job's seed,
  * epoch, number and the seeds: those of a batch of the job's training give that very batch.
  * *batch has id 0, and views of the sampler's memory until its next draw or its end. *arrays, which
  * may be NULL, is as of sluice_take(). SLUICE_EINVAL for a seed that is no vertex, or twice there.

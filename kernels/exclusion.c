@@ -129,14 +129,14 @@ static void gather_sources(const struct sl_target_edges *targets, const uint32_t
 {
     const uint32_t *pairs = targets->pairs;
     for (uint64_t i = 0; i < targets->n; i++) {
-        rows->start[pairs[2 * i + 1] + 2]++;
-        rows->start[pairs[2 * i] + 2] += targets->reverse;
+        rows->start[pairs[2 * i + !targets->swapped] + 2]++;
+        rows->start[pairs[2 * i + targets->swapped] + 2] += targets->reverse;
     }
     for (uint32_t row = 0; row < n_rows; row++)
         rows->start[row + 2] += rows->start[row + 1];
     // start[row + 1] is where the row's next one goes, and so in the end where they end.
     for (uint64_t i = 0; i < targets->n; i++) {
-        const uint32_t u = pairs[2 * i], v = pairs[2 * i + 1];
+        const uint32_t u = pairs[2 * i + targets->swapped], v = pairs[2 * i + !targets->swapped];
         rows->source[rows->start[v + 1]++] = nodes[u];
         if (targets->reverse)
             rows->source[rows->start[u + 1]++] = nodes[v];

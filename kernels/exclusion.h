@@ -13,11 +13,12 @@ struct sl_excluded {
     const uint32_t *place;   // where in the vertex's list each stands, rising, none twice
 };
 
-// Edges that a batch is to predict and must not see: `pairs` as local ids, source first.
+// Edges that a batch is to predict and must not see: `pairs` as local ids.
 struct sl_target_edges {
     const uint32_t *pairs; // (n, 2)
     uint64_t n;
     bool reverse; // neither are the edges from each pair's second vertex to its first
+    bool swapped; // each pair's source is its second vertex
 };
 
 // Who excludes edges: what was found, and memory that has grown to the largest batch.
@@ -35,5 +36,10 @@ int sl_exclusion_find(struct sl_exclusion *x, const struct sl_topology_view *top
                       const uint32_t *nodes, uint32_t n_rows,
                       const struct sl_target_edges *targets);
 void sl_exclusion_fini(struct sl_exclusion *x); // safe on a zeroed struct
+// Memory that it holds.
+static inline uint64_t sl_exclusion_bytes(const struct sl_exclusion *x)
+{
+    return x->scratch_bytes + x->capacity * sizeof *x->place;
+}
 
 #endif

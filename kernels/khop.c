@@ -29,12 +29,13 @@ int sl_check_khop_uniform(const struct sl_khop_args *args)
     if (args->first_row > args->n_dst)
         return sl_fail(SL_EINVAL, "sampling hop %u: %u of %u rows are there", args->hop,
                        args->first_row, args->n_dst);
-    if (args->excluded && args->excluded->n_rows > *args->n_nodes)
+    const uint32_t known = args->rows ? args->n_dst : *args->n_nodes;
+    if (args->excluded && args->excluded->n_rows > known)
         return sl_fail(
             SL_EINVAL,
             "sampling hop %u: edges of %u rows are excluded, wanted at most those of the "
             "%u known vertices",
-            args->hop, args->excluded->n_rows, *args->n_nodes);
+            args->hop, args->excluded->n_rows, known);
     if ((!args->rows && args->n_dst > *args->n_nodes) || *args->n_nodes > args->nodes_capacity)
         return sl_fail(SL_EINVAL, "sampling hop %u: %u rows, %u known vertices, room for %u",
                        args->hop, args->n_dst, *args->n_nodes, args->nodes_capacity);

@@ -277,12 +277,13 @@ static void fill_targets(void *to, struct sl_block_view block)
         ((int64_t *)to)[i] = class[i];
 }
 
-// The 64-bit numbers of pairs, ends apart.
-static void fill_pairs(struct sl_arrays *a, const struct sl_pairs *pairs, const uint32_t *items)
+// The 64-bit numbers of pairs, ends apart, from the seed on that is number 0 of each end's part.
+static void fill_pairs(struct sl_arrays *a, const struct sl_pairs *pairs, const uint32_t *items,
+                       uint32_t source, uint32_t target)
 {
     for (uint64_t i = 0; i < pairs->n; i++) {
-        a->pairs[i] = pairs->ids[2 * i];
-        a->pairs[pairs->n + i] = pairs->ids[2 * i + 1];
+        a->pairs[i] = pairs->ids[2 * i] - source;
+        a->pairs[pairs->n + i] = pairs->ids[2 * i + 1] - target;
     }
     memcpy(a->pair_weights, pairs->weight, pairs->n * sizeof *a->pair_weights);
     for (uint32_t i = 0; i < pairs->n_positive; i++)
@@ -368,7 +369,9 @@ static uint64_t edge_bytes(const struct sl_block *block)
 
 static uint64_t labels_of(const struct sl_block *block)
 {
-    return (uint64_t)block->n_seeds * SL_MAX(block->n_targets, 1u);
+    return block->flags & SL_BLOCK_HAS_PAIRS
+               ? 0
+               : (uint64_t)block->n_seeds * SL_MAX(block->n_targets, 1u);
 }
 
 // As follow_trees(). Rows that a hop has from the one before have been followed there.
@@ -377,8 +380,9 @@ static void follow_typed_trees(int64_t *seed_of, const struct sl_block *block,
 {
     const struct sl_block_type *part = sl_block_types(block);
     const struct sl_block_view view = sl_block_here(block);
-    for (uint32_t i = 0; i < block->n_seeds; i++)
-        seed_of[i] = i;
+    for (uint32_t t = 0, seed = 0; t < typed->n_types; t++)
+        for (uint32_t i = 0; i < part[t].n[0]; i++)
+            seed_of[part[t].first + i] = seed++;
     for (uint32_t i = 0; i < sl_block_typed(block)->n_runs; i++) {
         const struct sl_block_run *run = &sl_block_runs(block)[i];
         const struct sl_relation *relation = &typed->relation[run->relation];
@@ -399,7 +403,8 @@ static uint64_t typed_bytes(const struct sl_block *block, const struct sl_typed 
     uint64_t bytes = (sizeof(struct sluice_type_arrays) + sizeof(uint64_t)) * typed->n_types +
                      sizeof(struct sluice_relation_arrays) * typed->n_relations +
                      sizeof(int64_t) * (block->n_input + block->n_seeds + labels_of(block)) +
-                     (uint64_t)ALIGNMENT * (7 + 1); // pieces, and where the first one begins
+                     (2 * sizeof(int64_t) + sizeof(float)) * sl_view_pairs(sl_block_here(block)).n +
+                     (uint64_t)ALIGNMENT * (9 + 1); // pieces, and where the first one begins
     if (block->flags & SL_BLOCK_DISJOINT)
         bytes += sizeof(int64_t) * block->n_input;
     for (uint32_t i = 0; i < sl_block_typed(block)->n_runs; i++)
@@ -444,9 +449,28 @@ static void fill_relations(struct sl_arrays *a, const struct sl_block *block,
     }
 }
 
-static int fill_typed(struct sl_arrays *a, const struct sl_block *block,
-                      const struct sl_typed *typed)
+// The number of a type's first seed.
+static uint32_t first_seed(const struct sl_block *block, uint32_t type)
 {
+    uint32_t first = 0;
+    for (uint32_t t = 0; t < type; t++)
+        first += sl_block_types(block)[t].n[0];
+    return first;
+}
+
+static void fill_places(struct sl_arrays *a, const struct sl_block *block)
+{
+    const struct sl_block_type *part = sl_block_types(block);
+    int64_t *place = a->places;
+    for (uint32_t t = 0; t < a->n_types; t++)
+        for (uint32_t i = 0; i < part[t].n[0]; i++)
+            *place++ = place_of(&a->pool->places, sl_block_nodes(block)[part[t].first + i]);
+}
+
+static int fill_typed(struct sl_arrays *a, const struct sl_block *block,
+                      const struct sl_typed *typed, const uint32_t *items)
+{
+    const struct sl_pairs pairs = sl_view_pairs(sl_block_here(block));
     SL_TRY(sl_buffer_grow(&a->numbers, sl_device_host(), SL_BUFFER_DEVICE,
                           typed_bytes(block, typed), "numbers of mini-batches"));
     char *at = (char *)sl_align_up((uintptr_t)a->numbers.p, (uintptr_t)ALIGNMENT);
@@ -457,15 +481,22 @@ static int fill_typed(struct sl_arrays *a, const struct sl_block *block,
     a->nodes = take(&at, sizeof *a->nodes * block->n_input);
     a->places = take(&at, sizeof *a->places * block->n_seeds);
     a->targets = take(&at, sizeof(int64_t) * labels_of(block));
+    a->pairs = pairs.n ? take(&at, sizeof *a->pairs * 2 * pairs.n) : NULL;
+    a->pair_weights = pairs.n ? take(&at, sizeof *a->pair_weights * pairs.n) : NULL;
     a->n_edges = block->hop[block->n_hops - 1].n_edges;
     if (block->flags & SL_BLOCK_DISJOINT) {
         a->seed_of = take(&at, sizeof *a->seed_of * block->n_input);
         follow_typed_trees(a->seed_of, block, typed);
     }
     fill_types(a, block, typed);
-    for (uint32_t i = 0; i < block->n_seeds; i++)
-        a->places[i] = place_of(&a->pool->places, sl_block_nodes(block)[i]);
-    fill_targets(a->targets, sl_block_here(block));
+    if (pairs.n) {
+        const struct sl_relation *linked = &typed->relation[typed->linked];
+        fill_pairs(a, &pairs, items, first_seed(block, linked->source),
+                   first_seed(block, linked->target));
+    } else {
+        fill_places(a, block);
+        fill_targets(a->targets, sl_block_here(block));
+    }
     fill_relations(a, block, typed, at);
     return SL_OK;
 }
@@ -475,7 +506,7 @@ static int fill_typed(struct sl_arrays *a, const struct sl_block *block,
 int sl_arrays_fill(struct sl_arrays *a, const struct sl_block *block, const uint32_t *items)
 {
     if (block->flags & SL_BLOCK_TYPED)
-        return fill_typed(a, block, a->pool->typed);
+        return fill_typed(a, block, a->pool->typed, items);
     const struct sl_block_view v = sl_block_here(block);
     const uint32_t last = block->n_hops - 1;
     const struct sl_block_hop *hop = &block->hop[last];
@@ -513,7 +544,7 @@ int sl_arrays_fill(struct sl_arrays *a, const struct sl_block *block, const uint
     if (disjoint)
         follow_trees(a->seed_of, v, last);
     if (pairs.n)
-        fill_pairs(a, &pairs, items);
+        fill_pairs(a, &pairs, items, 0, 0);
     else
         fill_targets(a->targets, v);
     return SL_OK;

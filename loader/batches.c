@@ -340,6 +340,7 @@ void sl_info_of(const struct sl_config *c, const struct sl_dataset *ds,
         .n_relations = ds->typed.n_relations,
         .types = schema->types,
         .relations = schema->relations,
+        .linked = sl_config_is_links(c) ? ds->typed.linked : ds->typed.n_relations,
     };
     memcpy(out->fanout, c->sampler.fanout, sizeof out->fanout);
 }

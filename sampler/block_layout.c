@@ -1,5 +1,6 @@
 #include "sampler/block_layout.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "common/base/bits.h"
@@ -65,7 +66,7 @@ static bool put_classes(const struct sl_dataset *ds, const uint32_t *seeds, stru
     int32_t *labels =
         sl_block_place(c, (uint64_t)block->n_seeds * sizeof *labels, &block->label_offset);
     for (uint32_t i = 0; labels && i < block->n_seeds; i++)
-        labels[i] = ds->label ? ds->label[seeds[i]] : -1;
+        labels[i] = ds->label && seeds[i] < sl_dataset_labelled(ds) ? ds->label[seeds[i]] : -1;
     return labels != NULL;
 }
 
@@ -76,7 +77,11 @@ static bool put_targets(const struct sl_dataset *ds, const uint32_t *seeds, stru
     float *targets =
         sl_block_place(c, block->n_seeds * width * sizeof *targets, &block->label_offset);
     for (uint32_t i = 0; targets && i < block->n_seeds; i++)
-        sl_dataset_targets(ds, seeds[i], targets + i * width);
+        if (seeds[i] < sl_dataset_labelled(ds))
+            sl_dataset_targets(ds, seeds[i], targets + i * width);
+        else // of another type than those with labels
+            for (uint64_t k = 0; k < width; k++)
+                targets[i * width + k] = NAN;
     block->n_targets = (uint32_t)width;
     return targets != NULL;
 }

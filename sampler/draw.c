@@ -52,7 +52,7 @@ uint64_t sl_drawer_bytes(const struct sl_drawer *d)
         return sl_device_drawer_bytes(&d->device);
     uint64_t bytes = d->forest.bytes + d->subgraph.bytes + (d->map ? sl_idmap_bytes(d->map) : 0);
     bytes += sl_typed_drawer_bytes(&d->typed) + sl_timed_rows_bytes(&d->timed);
-    bytes += d->exclusion.scratch_bytes + d->exclusion.capacity * sizeof *d->exclusion.place;
+    bytes += sl_exclusion_bytes(&d->exclusion);
     for (int i = 0; i < SL_SCRATCH_ARRAYS; i++)
         bytes += d->scratch[i].bytes;
     return bytes;
@@ -110,29 +110,56 @@ static bool is_typed(const struct sl_drawer *d)
     return d->topology->dataset.typed.n_types > 0;
 }
 
+// Seeds stand type after type. On devices, and where seeds have times, all are of the first.
+static int check_types(const struct sl_drawer *d, const struct sl_draw_job *job)
+{
+    const struct sl_dataset *ds = &d->topology->dataset;
+    const bool of_first = d->device.residence || job->plan->time;
+    for (uint32_t i = 0, type = 0; i < job->n_seeds; i++) {
+        const uint32_t of = sl_typed_type_of(&ds->typed, job->seeds[i]);
+        if (of_first && of != 0)
+            return sl_fail(SL_EUNSUPPORTED,
+                           "sampling: seeds of type %s %s: wanted those of the first type, %s",
+                           ds->typed.type[of].name,
+                           job->plan->time ? "by their time" : "on a device",
+                           ds->typed.type[0].name);
+        if (of < type)
+            return sl_fail(SL_EPROTO,
+                           "sampling: seed %u is of an earlier type than the one before it: "
+                           "wanted seeds type after type",
+                           i);
+        type = of;
+    }
+    return SL_OK;
+}
+
 static int check_job(const struct sl_drawer *d, const struct sl_draw_job *job)
 {
     const struct sl_dataset *ds = &d->topology->dataset;
-    const uint64_t n_nodes = sl_dataset_labelled(ds);
+    const uint64_t n_nodes = ds->n_nodes;
     for (uint32_t i = 0; i < job->n_seeds; i++)
         if (job->seeds[i] >= n_nodes)
             return sl_fail(SL_EPROTO,
                            "sampling: seed %u is no vertex of a graph with %" PRIu64 " vertices",
                            job->seeds[i], n_nodes);
-    if (is_typed(d))
+    if (is_typed(d)) {
         SL_TRY(sl_typed_check_plan(job->plan));
+        SL_TRY(check_types(d, job));
+    }
     const bool timed = ds->node_time && (ds->edge_time || is_typed(d));
     if (job->plan->time && (!job->plan->disjoint || !timed))
         return sl_fail(SL_EPROTO, "sampling: by time, wanted disjoint trees, and a data set that "
                                   "was opened with its times");
+    if (is_typed(d) && job->targets && ds->typed.linked == SL_NO_RELATION)
+        return sl_fail(SL_EPROTO, "sampling: edges to leave out of a graph with several types, of "
+                                  "no relation: wanted a job of links");
     if (d->device.residence && sl_draw_plan_on_cores(job->plan))
         return sl_fail(SL_EUNSUPPORTED, "sampling: a subgraph, disjoint trees or pairs on a "
                                         "device: wanted a drawer of the processor");
-    if (job->targets && (d->device.residence || job->plan->disjoint || is_typed(d)))
+    if (job->targets && (d->device.residence || job->plan->disjoint))
         return sl_fail(SL_EUNSUPPORTED,
-                       "sampling: edges to leave out of disjoint trees, of a graph with several "
-                       "types, or on a device: wanted a drawer of the processor and batches of one "
-                       "piece");
+                       "sampling: edges to leave out of disjoint trees, or on a device: wanted a "
+                       "drawer of the processor and batches of one piece");
     return SL_OK;
 }
 
@@ -346,7 +373,8 @@ static int draw_tree_at(struct sl_drawer *d, const struct sl_draw_job *job, uint
         bound = sl_time_bound(ds->node_time[job->seeds[s]], plan->time_strict);
     if (is_typed(d)) {
         sl_typed_begin_tree(&d->typed, bound);
-        return sl_typed_draw(&d->typed, plan, &job->seeds[s], tree, c);
+        const struct sl_draw_job of = {.plan = plan, .seeds = &job->seeds[s], .n_seeds = 1};
+        return sl_typed_draw(&d->typed, &of, tree, c);
     }
     sl_timed_rows_begin(&d->timed, bound);
     SL_TRY(draw_hops(d, plan, &job->seeds[s], tree, c));
@@ -387,14 +415,14 @@ static int draw(struct sl_drawer *d, struct sl_draw_job *job)
                                  : sl_block_put_labels(d->topology, job->seeds, block, c);
     if (!fits)
         return SL_EAGAIN;
+    if (is_typed(d) && !plan->disjoint)
+        return sl_typed_draw(&d->typed, job, block, c);
     d->excluded = NULL;
     if (job->targets) {
         SL_TRY(sl_exclusion_find(&d->exclusion, &d->topology->view, job->seeds, job->n_seeds,
                                  job->targets));
         d->excluded = &d->exclusion.found;
     }
-    if (is_typed(d) && !plan->disjoint)
-        return sl_typed_draw(&d->typed, plan, job->seeds, block, c);
     SL_TRY(plan->disjoint ? draw_trees(d, job) : draw_hops(d, plan, job->seeds, block, c));
     const uint64_t t0 = sl_now_ns();
     if (is_typed(d)) {

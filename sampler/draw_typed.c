@@ -41,12 +41,15 @@ void sl_typed_drawer_fini(struct sl_typed_drawer *d)
     free(d->part);
     free(d->rows);
     sl_scratch_free(&d->runs);
+    sl_exclusion_fini(&d->exclusion[0]);
+    sl_exclusion_fini(&d->exclusion[1]);
     *d = (struct sl_typed_drawer){0};
 }
 
 uint64_t sl_typed_drawer_bytes(const struct sl_typed_drawer *d)
 {
-    uint64_t bytes = d->runs.bytes;
+    uint64_t bytes =
+        d->runs.bytes + sl_exclusion_bytes(&d->exclusion[0]) + sl_exclusion_bytes(&d->exclusion[1]);
     for (uint32_t t = 0; d->part && t < types_of(d)->n_types; t++)
         bytes += d->part[t].nodes.bytes + (d->part[t].map ? sl_idmap_bytes(d->part[t].map) : 0);
     for (uint32_t r = 0; d->rows && r < types_of(d)->n_relations; r++)
@@ -59,7 +62,6 @@ int sl_typed_check_plan(const struct sl_draw_plan *plan)
 {
     const char *odd = sl_draw_plan_has_visits(plan)               ? "random walks"
                       : plan->subgraph != SL_SUBGRAPH_DIRECTIONAL ? "a subgraph of the vertices"
-                      : plan->pairs                               ? "pairs"
                       : plan->degrees                             ? "degrees"
                                                                   : NULL;
     return odd ? sl_fail(SL_EUNSUPPORTED,
@@ -106,12 +108,13 @@ static int make_map(struct sl_typed_part *p)
     return p->map ? SL_OK : sl_idmap_create(1, &p->map);
 }
 
-static int put_seeds(struct sl_typed_drawer *d, const uint32_t *seeds, uint32_t n)
+// Those of one type, (n).
+static int put_seeds_of(struct sl_typed_drawer *d, uint32_t type, const uint32_t *seeds, uint32_t n)
 {
-    struct sl_typed_part *p = &d->part[0];
+    struct sl_typed_part *p = &d->part[type];
     uint32_t local;
     SL_TRY(make_map(p));
-    SL_TRY(reserve_nodes(d, 0, n));
+    SL_TRY(reserve_nodes(d, type, n));
     for (uint32_t i = 0; i < n; i++)
         SL_TRY(sl_idmap_insert(p->map, seeds[i], nodes_of(p), &p->n, capacity_of(p), &local));
     if (p->n != n)
@@ -120,6 +123,65 @@ static int put_seeds(struct sl_typed_drawer *d, const uint32_t *seeds, uint32_t 
                        p->n);
     p->after[0] = n;
     return SL_OK;
+}
+
+static int put_seeds(struct sl_typed_drawer *d, const uint32_t *seeds, uint32_t n)
+{
+    uint32_t i = 0;
+    for (uint32_t t = 0; t < types_of(d)->n_types; t++) {
+        const struct sl_vertex_type *type = &types_of(d)->type[t];
+        const uint32_t first = i;
+        while (i < n && seeds[i] - type->first < type->n)
+            i++;
+        if (i > first)
+            SL_TRY(put_seeds_of(d, t, seeds + first, i - first));
+    }
+    return SL_OK;
+}
+
+// ---- edges that the batch does not see ----------------------------------------------------------
+
+// Finds those of a relation in the lists of all seeds, and keeps what is of its target type's.
+static int exclude(struct sl_typed_drawer *d, const struct sl_draw_job *job, uint32_t which,
+                   uint32_t relation, struct sl_target_edges targets)
+{
+    const struct sl_topology_view view = sl_topology_relation(d->topology, relation);
+    const uint32_t target = types_of(d)->relation[relation].target;
+    uint32_t first = 0;
+    for (uint32_t t = 0; t < target; t++)
+        first += d->part[t].after[0];
+    SL_TRY(sl_exclusion_find(&d->exclusion[which], &view, job->seeds, job->n_seeds, &targets));
+    d->excluded[which] = (struct sl_excluded){.n_rows = d->part[target].after[0],
+                                              .offsets = d->exclusion[which].found.offsets + first,
+                                              .place = d->exclusion[which].found.place};
+    return SL_OK;
+}
+
+static int find_excluded(struct sl_typed_drawer *d, const struct sl_draw_job *job)
+{
+    const struct sl_typed *t = types_of(d);
+    d->excluded[0] = d->excluded[1] = (struct sl_excluded){0};
+    if (!job->targets)
+        return SL_OK;
+    const uint32_t reverse =
+        job->targets->reverse ? sl_typed_reverse(t, t->linked) : SL_NO_RELATION;
+    struct sl_target_edges of = *job->targets;
+    of.reverse = reverse == t->linked;
+    SL_TRY(exclude(d, job, 0, t->linked, of));
+    if (reverse == SL_NO_RELATION || of.reverse)
+        return SL_OK;
+    of.swapped = true;
+    return exclude(d, job, 1, reverse, of);
+}
+
+// What a draw of a relation does not see, or NULL.
+static const struct sl_excluded *excluded_of(const struct sl_typed_drawer *d, uint32_t relation)
+{
+    if (d->excluded[0].n_rows > 0 && relation == types_of(d)->linked)
+        return &d->excluded[0];
+    const bool is_reverse =
+        d->excluded[1].n_rows > 0 && relation == sl_typed_reverse(types_of(d), types_of(d)->linked);
+    return is_reverse ? &d->excluded[1] : NULL;
 }
 
 // ---- one relation in one hop --------------------------------------------------------------------
@@ -182,6 +244,7 @@ static int draw_rows(const struct sl_typed_drawer *d, const struct draw *r, uint
         .batch = (uint32_t)block->batch,
         .hop = r->h,
         .fanout = r->fanout,
+        .excluded = excluded_of(d, r->relation),
         .replace = plan->replace,
         .n_dst = r->n_dst,
         .rows = r->rows ? r->rows : nodes_of(r->target),
@@ -426,11 +489,13 @@ static int end_block(const struct sl_typed_drawer *d, const struct sl_draw_plan 
     return put_nodes(d, block, c, there) && put_tables(d, block, c) ? SL_OK : SL_EAGAIN;
 }
 
-int sl_typed_draw(struct sl_typed_drawer *d, const struct sl_draw_plan *plan, const uint32_t *seeds,
-                  struct sl_block *block, struct sl_block_cursor *c)
+int sl_typed_draw(struct sl_typed_drawer *d, const struct sl_draw_job *job, struct sl_block *block,
+                  struct sl_block_cursor *c)
 {
+    const struct sl_draw_plan *plan = job->plan;
     SL_TRY(begin_parts(d));
-    SL_TRY(put_seeds(d, seeds, block->n_seeds));
+    SL_TRY(put_seeds(d, job->seeds, block->n_seeds));
+    SL_TRY(find_excluded(d, job));
     for (uint32_t h = 0; h < plan->n_hops; h++)
         SL_TRY(draw_hop(d, plan, h, block, c));
     if (plan->expand_new)

@@ -15,6 +15,10 @@
  *
  * Each type has a list and a renumbering map, each as large as the largest batch.
  *
+ * Target edges that the batch does not see (struct sl_target_edges) are those of the data set's
+ * linked relation, and their reverses those of the relation that has them: both are looked up in
+ * the seeds' lists before the first hop.
+ *
  * Disjoint batches are put together of their seeds' trees, each drawn as a batch of its own
  * (forest.h). With the time of a seed, relations that have times are drawn from what there was of
  * them by then (timed_rows.h), others as ever.
@@ -24,8 +28,10 @@
 
 #include <stdint.h>
 
+#include "kernels/exclusion.h"
 #include "kernels/kernels.h"
 #include "sampler/block_layout.h"
+#include "sampler/draw_job.h"
 #include "sampler/draw_plan.h"
 #include "sampler/forest.h"
 #include "sampler/scratch.h"
@@ -55,6 +61,8 @@ struct sl_typed_drawer {
     struct sl_typed_rows *rows;   // (n_relations)
     struct sl_scratch_array runs; // struct sl_block_run
     uint32_t n_runs;
+    struct sl_exclusion exclusion[2]; // of the linked relation, and of its reverse
+    struct sl_excluded excluded[2];   // of those, in the batch in hand: of rows of the target type
 };
 
 // Nothing where the graph is a plain one. SL_ENOMEM.
@@ -66,10 +74,10 @@ uint64_t sl_typed_drawer_bytes(const struct sl_typed_drawer *d);
 // Whether the plan has nothing that a typed graph has not: SL_EUNSUPPORTED with what it is.
 int sl_typed_check_plan(const struct sl_draw_plan *plan);
 
-// Behind the labels: runs, nodes and the tables of both. SL_EAGAIN without a message: the block's
-// memory is too small.
-int sl_typed_draw(struct sl_typed_drawer *d, const struct sl_draw_plan *plan, const uint32_t *seeds,
-                  struct sl_block *block, struct sl_block_cursor *c);
+// Behind the labels or pairs: runs, nodes and the tables of both. SL_EAGAIN without a message: the
+// block's memory is too small.
+int sl_typed_draw(struct sl_typed_drawer *d, const struct sl_draw_job *job, struct sl_block *block,
+                  struct sl_block_cursor *c);
 
 // Of a batch that a device has drawn and written behind the labels: where the block ends with its
 // tables; and the header's part, the tables, and the zeros between. SL_ENOMEM.

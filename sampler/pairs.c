@@ -66,6 +66,7 @@ void sl_pair_maker_fini(struct sl_pair_maker *m)
     free(m->ids);
     free(m->weight);
     free(m->seeds);
+    free(m->renumbered);
     free(m->source_of);
     *m = (struct sl_pair_maker){0};
 }
@@ -74,13 +75,22 @@ uint64_t sl_pair_maker_bytes(const struct sl_pair_maker *m)
 {
     return m->edges.n_listed * sizeof *m->edges.listed +
            (m->n_pairs_to ? m->items.ds->n_nodes * sizeof *m->n_pairs_to : 0) +
-           m->capacity * (SL_PAIR_BYTES + 2 * sizeof *m->seeds) + sl_hard_bytes(&m->hard) +
+           m->capacity * (SL_PAIR_BYTES + 2 * sizeof *m->seeds) +
+           (m->renumbered ? 2 * m->capacity * sizeof *m->renumbered : 0) + sl_hard_bytes(&m->hard) +
            (m->map ? sl_idmap_bytes(m->map) : 0);
 }
 
 static uint64_t pairs_to(const struct sl_pair_maker *m, uint32_t v)
 {
-    return m->n_pairs_to ? m->n_pairs_to[v] : sl_dataset_degree(m->items.ds, v);
+    const struct sl_dataset *ds = m->items.ds;
+    return m->n_pairs_to ? m->n_pairs_to[v] : sl_dataset_degree(ds, sl_dataset_linked_row(ds, v));
+}
+
+// Whether sources and targets are of two types.
+static bool joins_types(const struct sl_pair_maker *m)
+{
+    const struct sl_relation *r = sl_dataset_linked(m->items.ds);
+    return r && r->source != r->target;
 }
 
 // --- one negative --------------------------------------------------------------------------------
@@ -128,7 +138,8 @@ static void put_place(struct sl_pair_maker *m, uint32_t q, uint32_t place)
 static void put_none(struct sl_pair_maker *m, uint32_t q)
 {
     const uint32_t source = source_of(m, q);
-    put_negative(m, q, source, 0);
+    const uint32_t target = m->ids[2 * (uint64_t)(q / m->per_positive) + 1];
+    put_negative(m, q, joins_types(m) ? target : source, 0);
     if (m->has_warned)
         return;
     m->has_warned = true;
@@ -150,15 +161,16 @@ static struct sl_futile_walk *futile_of(struct sl_pair_maker *m, uint32_t source
 static uint32_t walk_vertices(struct sl_pair_maker *m, uint32_t source, uint32_t x)
 {
     struct sl_futile_walk *known = futile_of(m, source);
-    const uint64_t n = m->items.ds->n_nodes;
+    const struct sl_targets all = sl_link_all_targets(m->items.ds);
+    const uint64_t n = all.n, behind = x - all.first + (uint64_t)1; // counted from the first one
     uint64_t k = 0, end = n; // vertices that were gone through, and those that are none
     while (k < end) {
         uint64_t at[LANES] = {0};
         uint32_t pairs[2 * LANES], some = 0;
         bool may_be[LANES];
         for (; k < n && some < LANES; k++) {
-            const uint64_t v = (x + 1ull + k) % n;
-            const uint64_t into = (v + n - known->first) % n; // as far into those that are known
+            const uint64_t at_v = (behind + k) % n, v = all.first + at_v;
+            const uint64_t into = (at_v + n - known->first) % n; // as far into those that are known
             if (known->source == source && into < known->n) {
                 k += known->n - into - 1;
             } else if (m->negatives != SL_NEGATIVES_DEGREE || pairs_to(m, (uint32_t)v) > 0) {
@@ -172,8 +184,8 @@ static uint32_t walk_vertices(struct sl_pair_maker *m, uint32_t source, uint32_t
             end = may_be[i] ? at[i] : end;
     }
     if (known->source != source || end > known->n)
-        *known = (struct sl_futile_walk){source, (uint32_t)((x + 1ull) % n), (uint32_t)end};
-    return end < n ? (uint32_t)((x + 1ull + end) % n) : source;
+        *known = (struct sl_futile_walk){source, (uint32_t)(behind % n), (uint32_t)end};
+    return end < n ? (uint32_t)(all.first + (behind + end) % n) : source;
 }
 
 // The place of the same among the batch's targets, behind place p and without positive i; i where
@@ -205,7 +217,7 @@ static bool has_none(struct sl_pair_maker *m, uint32_t q)
         return m->pairs.n_positive == 1;
     const uint32_t source = source_of(m, q);
     const struct sl_futile_walk *known = futile_of(m, source);
-    return known->source == source && known->n == m->items.ds->n_nodes;
+    return known->source == source && known->n == sl_link_all_targets(m->items.ds).n;
 }
 
 // --- given ones ----------------------------------------------------------------------------------
@@ -320,7 +332,7 @@ static void draw_candidates(const struct sl_pair_maker *m, uint32_t epoch, uint3
             lane->candidate = lane->target;
         }
         if (m->strict || m->negatives == SL_NEGATIVES_DEGREE)
-            __builtin_prefetch(&ds->indptr[lane->target]);
+            __builtin_prefetch(&ds->indptr[sl_dataset_linked_row(ds, lane->target)]);
     }
     uint32_t pairs[2 * LANES], asked[LANES], n_asked = 0; // lanes
     bool may_be[LANES];
@@ -416,6 +428,25 @@ static int number_ends(struct sl_pair_maker *m)
     return SL_OK;
 }
 
+// Seeds stand type after type; those of a type stay in their order.
+static void sort_seeds(struct sl_pair_maker *m)
+{
+    const struct sl_relation *r = sl_dataset_linked(m->items.ds);
+    const struct sl_vertex_type *type = m->items.ds->typed.type;
+    const uint64_t second = type[SL_MAX(r->source, r->target)].first;
+    uint32_t at[2] = {0, 0}; // where the next seed of each of the two types goes
+    for (uint32_t i = 0; i < m->n_seeds; i++)
+        at[1] += m->seeds[i] < second;
+    memcpy(m->renumbered, m->seeds, m->n_seeds * sizeof *m->seeds);
+    for (uint32_t i = 0; i < m->n_seeds; i++) {
+        const uint32_t v = m->renumbered[i], place = at[v >= second]++;
+        m->seeds[place] = v;
+        m->renumbered[i] = place;
+    }
+    for (uint64_t k = 0; k < 2 * (uint64_t)m->pairs.n; k++)
+        m->ids[k] = m->renumbered[m->ids[k]];
+}
+
 static int reserve(struct sl_pair_maker *m, uint64_t n)
 {
     if (n <= m->capacity)
@@ -427,8 +458,13 @@ static int reserve(struct sl_pair_maker *m, uint64_t n)
     m->weight = malloc(2 * n * sizeof *m->weight);
     m->seeds = malloc(2 * n * sizeof *m->seeds);
     free(m->source_of);
+    free(m->renumbered);
     m->source_of = m->hard.most ? malloc(n * sizeof *m->source_of) : NULL;
-    m->capacity = m->ids && m->weight && m->seeds && (m->source_of || !m->hard.most) ? n : 0;
+    m->renumbered = joins_types(m) ? malloc(2 * n * sizeof *m->renumbered) : NULL;
+    m->capacity = m->ids && m->weight && m->seeds && (m->source_of || !m->hard.most) &&
+                          (m->renumbered || !joins_types(m))
+                      ? n
+                      : 0;
     if (!m->capacity)
         return sl_fail(SL_ENOMEM,
                        "sampling: no memory for a mini-batch of %" PRIu64
@@ -456,7 +492,10 @@ int sl_pair_maker_make(struct sl_pair_maker *m, uint32_t epoch, uint32_t batch,
     put_shifts(m);
     SL_TRY(find_hard(m, epoch, batch));
     draw_negatives(m, epoch, batch, items);
-    return number_ends(m);
+    SL_TRY(number_ends(m));
+    if (joins_types(m))
+        sort_seeds(m);
+    return SL_OK;
 }
 
 int sl_pair_maker_find_seeds(struct sl_pair_maker *m, struct sl_draw_job *job)

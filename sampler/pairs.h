@@ -27,7 +27,8 @@
  * first one that does not fail tells the target. When SL_PAIR_TRIES have failed it is the first
  * candidate, from the one behind that of the last try on and around to that one, that is none of
  * these: of the vertices (with degree those that are the target of a training pair), or of the
- * places but i. Where there is none the pair does not count: its weight is 0 and its target u.
+ * places but i. Where there is none the pair does not count: its weight is 0 and its target u, or
+ * where that is of another type than targets are, v.
  *
  * The last negatives of a positive may be hard: hard.h.
  *
@@ -35,7 +36,9 @@
  * 0; with batch, for positives as for negatives, the logarithm of the share of training pairs that
  * have the pair's target (Yi et al., RecSys 2019).
  *
- * Seeds are in the order in which the pairs, positives first, name them.
+ * Seeds are in the order in which the pairs, positives first, name them. In a graph of several
+ * types, whose pairs are of one relation (link_items.h), they are type after type, those of a type
+ * in that order; "vertex" above is one of the relation's target type, counted from its first one.
  */
 #ifndef SL_SAMPLER_PAIRS_H
 #define SL_SAMPLER_PAIRS_H
@@ -79,6 +82,9 @@ struct sl_pair_maker {
     struct sl_idmap *map;
     uint64_t capacity; // pairs that there is memory for
     uint32_t *ids;     // (capacity, 2)
+    // (2 * capacity) where sources and targets are of two types: seeds as they were named, and then
+    // their numbers by type.
+    uint32_t *renumbered;
     float *weight, *shift;
     // The batch:
     uint32_t *seeds; // (n_seeds), all different

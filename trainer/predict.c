@@ -66,7 +66,8 @@ struct program {
     struct sl_model model;
     uint32_t *nodes; // of --nodes
     struct sl_predict_pairs pairs;
-    uint32_t *renamed; // (n_nodes) of a reordered data set: the name that each vertex has now
+    uint64_t first_end; // of the rows that come: the end of a pair that the first one is of
+    uint32_t *renamed;  // (n_nodes) of a reordered data set: the name that each vertex has now
     struct sl_npy_writer *writer;
     struct sl_logits_check check; // in place of the writer
     uint64_t next_progress_ns;
@@ -176,6 +177,8 @@ static int prepare(struct program *p)
                                     &p->dataset));
     SL_TRY(sl_dataset_hold(&p->dataset));
     sl_config_choose_features(&p->config, &p->dataset);
+    if (sl_config_is_links(&p->config))
+        SL_TRY(sl_config_choose_relation(&p->config, &p->dataset));
     p->config.loss.class_weights = SL_CLASS_WEIGHTS_NONE; // no loss is computed
     SL_TRY(sl_objective_init(&p->objective, &p->config, &p->dataset));
     return sl_model_init(&p->model, &p->config, p->dataset.feat_dim, &p->dataset.typed,
@@ -307,6 +310,10 @@ static int choose_type(struct program *p, struct sl_whole_graph *g)
     const struct sl_typed *typed = &p->dataset.typed;
     char some[512] = "";
     size_t n = 0;
+    if (p->a.pairs) { // each end of its own type (run_types())
+        g->layer = m->n_layers - 1;
+        return SL_OK;
+    }
     g->type = p->a.type ? sl_typed_find_type(typed, p->a.type) : 0;
     for (uint32_t t = 0; t < typed->n_types && n < sizeof some; t++)
         if (m->hops[t] < m->n_layers)
@@ -320,7 +327,9 @@ static int choose_type(struct program *p, struct sl_whole_graph *g)
                                                    "vertices",
                        some);
     const uint32_t last = m->n_layers - 1 - m->hops[g->type];
-    g->hidden = p->a.kind == HIDDEN;
+    // A model of links has its outputs for embeddings.
+    const bool outputs = p->objective.task == SL_TASK_LINK && !p->a.has_layer;
+    g->hidden = p->a.kind == HIDDEN && !(outputs && sl_typed_model_ends_in(m, g->type));
     g->layer = g->hidden && p->a.has_layer ? (uint32_t)p->a.layer : last;
     if (g->layer > last)
         return sl_fail(SL_EINVAL,
@@ -410,7 +419,7 @@ static int on_rows(void *ctx, uint64_t first, uint32_t n, const float *rows)
     struct program *p = ctx;
     const void *data = rows;
     if (p->a.pairs) {
-        sl_predict_pairs_put(&p->pairs, p->out_width, first, n, rows);
+        sl_predict_pairs_put(&p->pairs, p->out_width, p->first_end + first, n, rows);
         return SL_OK;
     }
     count_broken(p, first, n, rows);
@@ -554,6 +563,28 @@ static int open_graph(struct program *p, struct sl_dataset **graph)
     return rc;
 }
 
+// The rows that are asked for. Of pairs that join two types those of one type, then of the other.
+static int run_types(struct program *p, struct sl_whole_graph *g)
+{
+    const struct sl_typed *t = &p->dataset.typed;
+    const uint32_t *ids = g->ids;
+    uint64_t computed = 0;
+    if (!p->a.pairs)
+        return sl_typed_graph_run(g);
+    for (g->type = 0; g->type < t->n_types; g->type++) {
+        const uint64_t first = t->type[g->type].first;
+        p->first_end = sl_predict_pairs_before(&p->pairs, first);
+        g->ids = ids + p->first_end;
+        g->n = sl_predict_pairs_before(&p->pairs, first + t->type[g->type].n) - p->first_end;
+        if (g->n == 0)
+            continue;
+        SL_TRY(sl_typed_graph_run(g));
+        computed += g->computed;
+    }
+    g->computed = computed;
+    return SL_OK;
+}
+
 static int predict(struct program *p)
 {
     struct sl_dataset *graph;
@@ -583,7 +614,7 @@ static int predict(struct program *p)
     SL_TRY(open_rows(p));
     SL_TRY(open_output(p, &g));
     uint64_t begin = sl_now_ns();
-    SL_TRY(p->model.typed ? sl_typed_graph_run(&g) : sl_whole_graph_run(&g));
+    SL_TRY(p->model.typed ? run_types(p, &g) : sl_whole_graph_run(&g));
     if (p->a.pairs)
         SL_TRY(sl_predict_pairs_write(&p->pairs, &p->model, g.params, p->a.kind == PROBABILITIES,
                                       p->writer, &p->not_finite, &p->first_broken));

@@ -30,10 +30,37 @@ static int number_ends(struct sl_predict_pairs *p, uint64_t n_nodes, uint32_t *r
     return SL_OK;
 }
 
+// Numbers in types become vertices.
+static int take_numbers(struct sl_predict_pairs *p, const char *path, const struct sl_dataset *ds)
+{
+    const struct sl_relation *r = sl_dataset_linked(ds);
+    for (uint64_t i = 0; r && i < 2 * p->n; i++) {
+        const struct sl_vertex_type *type = &ds->typed.type[i % 2 ? r->target : r->source];
+        if (p->pairs[i] >= type->n)
+            return sl_fail(
+                SL_EFORMAT,
+                "%s: the %s of pair %llu is %u, wanted a number within type %s, below its "
+                "count = %llu",
+                path, i % 2 ? "target" : "source", (unsigned long long)(i / 2), p->pairs[i],
+                type->name, (unsigned long long)type->n);
+        p->pairs[i] += (uint32_t)type->first;
+    }
+    return SL_OK;
+}
+
+uint64_t sl_predict_pairs_before(const struct sl_predict_pairs *p, uint64_t vertex)
+{
+    uint64_t n = 0;
+    while (n < p->n_ends && p->ends[n] < vertex)
+        n++;
+    return n;
+}
+
 int sl_predict_pairs_open(struct sl_predict_pairs *p, const char *path,
                           const struct sl_dataset *dataset, const uint32_t *renamed, uint32_t width)
 {
     SL_TRY(sl_id_pairs_read(path, dataset->n_nodes, &p->pairs, &p->n));
+    SL_TRY(take_numbers(p, path, dataset));
     for (uint64_t i = 0; renamed && i < 2 * p->n; i++)
         p->pairs[i] = renamed[p->pairs[i]];
     uint32_t *row_of = calloc(dataset->n_nodes, sizeof *row_of);

@@ -18,10 +18,13 @@ struct sl_predict_pairs {
 };
 
 // Reads the pairs, ids as users know them: `renamed` has those of a reordered data set now (or
-// NULL). SL_EINVAL, SL_EFORMAT, SL_ENOMEM.
+// NULL); of a graph of several types numbers in the two types of the linked relation. SL_EINVAL,
+// SL_EFORMAT, SL_ENOMEM.
 int sl_predict_pairs_open(struct sl_predict_pairs *p, const char *path,
                           const struct sl_dataset *dataset, const uint32_t *renamed,
                           uint32_t width);
+// How many of the ends are vertices before that one: they are ascending.
+uint64_t sl_predict_pairs_before(const struct sl_predict_pairs *p, uint64_t vertex);
 // The embeddings of ends first .. first + n - 1.
 void sl_predict_pairs_put(struct sl_predict_pairs *p, uint32_t width, uint64_t first, uint32_t n,
                           const float *rows);

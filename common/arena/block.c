@@ -47,7 +47,7 @@ static const char *find_misplaced_run(const struct sl_block *b)
 {
     const uint32_t odd = SL_BLOCK_HAS_DEGREES | SL_BLOCK_HAS_WEIGHTS;
     const struct sl_block_typed *typed = sl_block_typed(b);
-    if (b->flags & (odd | SL_BLOCK_HAS_PAIRS))
+    if (b->flags & odd)
         return "flags";
     if (!holds_wide(b, b->typed_offset, sizeof *typed / sizeof(uint64_t), sizeof(uint64_t)) ||
         !holds(b, b->typed_offset + sizeof *typed,

@@ -13,10 +13,11 @@
  * hop h are the first part of those of hop h + 1.
  *
  * A TYPED block (common/data/typed.h) has the nodes type after type, and those of a type by first
- * appearance: the vertices of a type that are known after hop h are a prefix of its part. Seeds are
- * of type 0, so they come first here, too. Its edges are in *runs*, one for each hop and relation
- * that has edges there, by hop and then by relation. Local ids are numbers within a type's part.
- * Its hops have sums and no arrays of their own.
+ * appearance: the vertices of a type that are known after hop h are a prefix of its part, as its
+ * seeds are. Seeds are numbered type after type, too: what goes by seed (labels, pairs' ends, rows
+ * that a model gives) has those of type 0 first. Where labels are learned all are of type 0. Edges
+ * are in *runs*, one for each hop and relation that has some, by hop and then by relation. Local
+ * ids are numbers within a type's part. Its hops have sums and no arrays of their own.
  *
  * Seen by CUDA sources: keep it C11 and C++17.
  */
@@ -39,7 +40,7 @@ enum sl_block_flags {
     SL_BLOCK_DISJOINT = 16,
     // Pairs in the place of labels: of a job of links. The seeds are their ends, each once.
     SL_BLOCK_HAS_PAIRS = 32,
-    SL_BLOCK_TYPED = 64, // typed_offset is set; not beside degrees, pairs, weights
+    SL_BLOCK_TYPED = 64, // typed_offset is set; not beside degrees, weights
 };
 
 // What a typed block has besides. Behind it n_types times struct sl_block_type.
@@ -51,7 +52,7 @@ struct sl_block_typed {
 // Of a typed block: a type's part of the nodes.
 struct sl_block_type {
     uint32_t first;              // its vertices are nodes[first] to nodes[first + n[n_hops] - 1]
-    uint32_t n[SL_MAX_HOPS + 1]; // those known after so many hops
+    uint32_t n[SL_MAX_HOPS + 1]; // those known after so many hops; [0] are its seeds
 };
 
 // Edges of one relation in one hop. Row i is vertex i of the relation's target type, sources are
@@ -91,7 +92,7 @@ struct sl_block {
     uint64_t n_edges; // over all hops
     uint32_t n_nodes[SL_MAX_HOPS + 1];
     uint32_t rank_generation; // which hotness order the ranks are of (visit_counts.h)
-    uint64_t nodes_offset;    // u32 (n_input) global vertex ids, seeds first
+    uint64_t nodes_offset;    // u32 (n_input) global vertex ids, seeds first (of a type)
     uint64_t label_offset;    // i32 (n_seeds) class ids, -1 = unlabelled; where n_targets is not 0
                               // f32 (n_seeds, n_targets), NaN = unlabelled
     uint32_t n_targets;       // with pairs: negatives of each positive
@@ -187,7 +188,7 @@ static inline const float *sl_view_weights(struct sl_block_view v, uint32_t hop)
  */
 struct sl_pairs {
     uint32_t n, n_positive, per_positive;
-    const uint32_t *ids; // (n, 2) local ids of seeds: source, target
+    const uint32_t *ids; // (n, 2) numbers of seeds: source, target
     // (n) what a pair counts in the loss: 1, or the edge's own weight; 0: there is no such pair
     // (a source without any vertex that it has no edge to).
     const float *weight;

@@ -198,8 +198,8 @@ static inline uint64_t sl_dataset_learned_rows(const struct sl_dataset *ds)
     return ds->typed.n_types ? sl_typed_bare_before(&ds->typed, ds->typed.n_types) : ds->n_nodes;
 }
 
-// Vertices that may have a label and stand in lists: of a typed graph those of the first type, so
-// their ids are their numbers in it.
+// Vertices that may have a label: of a typed graph those of the first type, so their ids are their
+// numbers in it.
 static inline uint64_t sl_dataset_labelled(const struct sl_dataset *ds)
 {
     return ds->typed.n_types ? ds->typed.type[0].n : ds->n_nodes;
@@ -219,6 +219,26 @@ uint64_t sl_dataset_topology_digest(const struct sl_dataset *ds);
 static inline uint32_t sl_dataset_predict_words(const struct sl_dataset *ds)
 {
     return ds->task == SL_TASK_MULTICLASS || ds->task == SL_TASK_LINK ? 1 : ds->n_classes;
+}
+
+// Vertices that lists may have: of a typed graph those of one type.
+static inline uint64_t sl_dataset_listed(const struct sl_dataset *ds)
+{
+    return ds->typed.n_types ? ds->typed.type[ds->typed.listed].n : ds->n_nodes;
+}
+
+// The relation that a job of links learns; NULL of a plain graph. There is one, or pairs are not
+// asked for.
+static inline const struct sl_relation *sl_dataset_linked(const struct sl_dataset *ds)
+{
+    return ds->typed.n_types ? &ds->typed.relation[ds->typed.linked] : (struct sl_relation *)0;
+}
+
+// The row of a pair's target: in that relation, else its own.
+static inline uint64_t sl_dataset_linked_row(const struct sl_dataset *ds, uint32_t target)
+{
+    const struct sl_relation *r = sl_dataset_linked(ds);
+    return r ? sl_relation_row(&ds->typed, r, target) : target;
 }
 
 // Lists of sources: a row for each vertex, of a typed graph for each target of each relation.

@@ -43,6 +43,10 @@ static inline bool sl_dataset_is_id_type(enum sl_dtype t)
 // maps the same, and none copies. SL_ENOMEM.
 int sl_dataset_take_ids(struct sl_dataset *ds, enum sl_dataset_file f, int threads,
                         const uint32_t **out);
+// The same of numbers in types, which become ids: elements 0, 2, ... are of the type whose vertices
+// begin at `even`, the others of that at `odd`.
+int sl_dataset_take_numbers(struct sl_dataset *ds, enum sl_dataset_file f, int threads,
+                            uint64_t even, uint64_t odd, const uint32_t **out);
 
 // ---- dataset_labels.c ---------------------------------------------------------------------------
 

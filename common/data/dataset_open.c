@@ -188,12 +188,29 @@ int sl_dataset_take_ids(struct sl_dataset *ds, enum sl_dataset_file f, int threa
     return SL_OK;
 }
 
+int sl_dataset_take_numbers(struct sl_dataset *ds, enum sl_dataset_file f, int threads,
+                            uint64_t even, uint64_t odd, const uint32_t **out)
+{
+    void *owned = NULL;
+    if (!ds->files->npy[f].map || (even == 0 && odd == 0))
+        return sl_dataset_take_ids(ds, f, threads, out);
+    SL_TRY(sl_dataset_own(ds, f, sizeof **out, &owned));
+    sl_dataset_convert(ds, f, sizeof **out, threads);
+    uint32_t *ids = owned;
+    for (uint64_t i = 0; i < ds->files->npy[f].n_elems; i++)
+        ids[i] += (uint32_t)(i % 2 ? odd : even);
+    *out = ids;
+    return SL_OK;
+}
+
 static int take_lists(struct sl_dataset *ds, int threads)
 {
+    const struct sl_typed *t = &ds->typed;
+    const uint64_t first = t->n_types ? t->type[t->listed].first : 0;
     for (int s = 0; s < SL_SPLIT_COUNT; s++) {
         enum sl_dataset_file f = (enum sl_dataset_file)(SL_FILE_TRAIN + s);
         ds->split[s].n = ds->files->npy[f].n_elems;
-        SL_TRY(sl_dataset_take_ids(ds, f, threads, &ds->split[s].ids));
+        SL_TRY(sl_dataset_take_numbers(ds, f, threads, first, first, &ds->split[s].ids));
     }
     return sl_dataset_take_pairs(ds, threads);
 }
@@ -211,6 +228,11 @@ static int check_training_set(const struct sl_dataset *ds, unsigned need)
                        ds->path);
     if (!(need & SL_NEED_LABELS))
         return SL_OK;
+    if (ds->typed.n_types && ds->typed.listed != 0)
+        return sl_fail(SL_EFORMAT,
+                       "%s/train_idx.npy: lists vertices of type %s (\"list_type\" in "
+                       "metadata.json), wanted those of %s, which have the labels",
+                       ds->path, ds->typed.type[ds->typed.listed].name, ds->typed.type[0].name);
     uint64_t i = 0;
     while (i < train->n && !sl_dataset_is_labelled(ds, train->ids[i]))
         i++;

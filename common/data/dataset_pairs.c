@@ -99,8 +99,24 @@ static int check_negatives(const struct sl_dataset *ds, int s)
     return is_there(ds, targets) ? check_targets(ds, s) : SL_OK;
 }
 
+// Pairs of a typed graph are of one relation.
+static int check_relation(const struct sl_dataset *ds)
+{
+    if (ds->typed.n_types == 0 || ds->typed.linked != SL_NO_RELATION)
+        return SL_OK;
+    for (int f = SL_FILE_TRAIN_EDGES; f <= SL_FILE_TRAIN_NEG; f++)
+        if (is_there(ds, (enum sl_dataset_file)f))
+            return sl_fail(SL_EFORMAT,
+                           "data set %s: has %s, and metadata.json does not say of which relation "
+                           "its pairs are: add it, such as \"pair_relation\": \"%s\"",
+                           ds->path, sl_dataset_file_name((enum sl_dataset_file)f),
+                           sl_relation_text(&ds->typed, 0).text);
+    return SL_OK;
+}
+
 int sl_dataset_check_pairs(const struct sl_dataset *ds)
 {
+    SL_TRY(check_relation(ds));
     for (int s = 0; s < SL_SPLIT_COUNT; s++)
         SL_TRY(check_pairs(ds, file_of(SL_FILE_TRAIN_EDGES, s), ""));
     for (int s = 0; s < SL_SPLIT_COUNT; s++) {
@@ -112,14 +128,41 @@ int sl_dataset_check_pairs(const struct sl_dataset *ds)
 
 // ---- contents -----------------------------------------------------------------------------------
 
-// The first id of a file that is no vertex.
-static bool find_stranger(const struct sl_dataset *ds, enum sl_dataset_file f, int threads,
-                          uint64_t *at, char found[32])
+// What the first or the second of a pair may be.
+struct end {
+    uint64_t first, n; // ids; in files they are numbers from 0 to n - 1
+    char of[SL_TYPE_NAME_BYTES + 48];
+};
+
+static struct end end_of(const struct sl_dataset *ds, bool target)
+{
+    const struct sl_relation *r = sl_dataset_linked(ds);
+    struct end end = {.n = ds->n_nodes, .of = "vertex id below num_nodes"};
+    if (!r)
+        return end;
+    const struct sl_vertex_type *type = &ds->typed.type[target ? r->target : r->source];
+    end.first = type->first;
+    end.n = type->n;
+    snprintf(end.of, sizeof end.of, "number within type %s, below its count", type->name);
+    return end;
+}
+
+// The first id of a file that is none of what its elements, even and odd, may be.
+static bool find_stranger(const struct sl_dataset *ds, enum sl_dataset_file f, uint64_t even,
+                          uint64_t odd, int threads, uint64_t *at, char found[32])
 {
     const struct sl_npy *npy = &ds->files->npy[f];
     if (!npy->map)
         return false;
-    *at = sl_scan_ids(npy->data, npy->head.dtype, npy->n_elems, ds->n_nodes, threads);
+    if (even == odd) {
+        *at = sl_scan_ids(npy->data, npy->head.dtype, npy->n_elems, even, threads);
+    } else {
+        uint64_t i = 0;
+        while (i < npy->n_elems &&
+               sl_scan_load(npy->data, npy->head.dtype, i) < (i % 2 ? odd : even))
+            i++;
+        *at = i < npy->n_elems ? i : SL_SCAN_OK;
+    }
     if (*at == SL_SCAN_OK)
         return false;
     sl_scan_int_text(npy->data, npy->head.dtype, *at, found);
@@ -130,26 +173,30 @@ static int validate_pairs(const struct sl_dataset *ds, enum sl_dataset_file f, i
 {
     char found[32];
     uint64_t bad;
-    if (!find_stranger(ds, f, threads, &bad, found))
+    if (!is_there(ds, f))
         return SL_OK;
-    return sl_fail(SL_EFORMAT,
-                   "%s/%s: the %s of pair %" PRIu64
-                   " is %s, wanted a vertex id below num_nodes = %" PRIu64,
+    const struct end source = end_of(ds, false), target = end_of(ds, true);
+    if (!find_stranger(ds, f, source.n, target.n, threads, &bad, found))
+        return SL_OK;
+    const struct end *end = bad % 2 ? &target : &source;
+    return sl_fail(SL_EFORMAT, "%s/%s: the %s of pair %" PRIu64 " is %s, wanted a %s = %" PRIu64,
                    ds->path, sl_dataset_file_name(f), bad % 2 ? "target" : "source", bad / 2, found,
-                   ds->n_nodes);
+                   end->of, end->n);
 }
 
 static int validate_targets(const struct sl_dataset *ds, enum sl_dataset_file f, int threads)
 {
     char found[32];
     uint64_t bad;
-    if (!find_stranger(ds, f, threads, &bad, found))
+    if (!is_there(ds, f))
+        return SL_OK;
+    const struct end end = end_of(ds, true);
+    if (!find_stranger(ds, f, end.n, end.n, threads, &bad, found))
         return SL_OK;
     const uint64_t k = ds->files->npy[f].head.shape[1];
     return sl_fail(SL_EFORMAT,
-                   "%s/%s: row %" PRIu64 ", column %" PRIu64
-                   " is %s, wanted a vertex id below num_nodes = %" PRIu64,
-                   ds->path, sl_dataset_file_name(f), bad / k, bad % k, found, ds->n_nodes);
+                   "%s/%s: row %" PRIu64 ", column %" PRIu64 " is %s, wanted a %s = %" PRIu64,
+                   ds->path, sl_dataset_file_name(f), bad / k, bad % k, found, end.of, end.n);
 }
 
 static int validate_weights(const struct sl_dataset *ds, enum sl_dataset_file f, int threads)
@@ -179,6 +226,15 @@ int sl_dataset_validate_pairs(const struct sl_dataset *ds, int threads)
 
 // ---- conversion ---------------------------------------------------------------------------------
 
+static int take_pairs(struct sl_dataset *ds, enum sl_dataset_file f, int threads,
+                      const uint32_t **out)
+{
+    if (!is_there(ds, f))
+        return SL_OK;
+    const struct end source = end_of(ds, false), target = end_of(ds, true);
+    return sl_dataset_take_numbers(ds, f, threads, source.first, target.first, out);
+}
+
 int sl_dataset_take_pairs(struct sl_dataset *ds, int threads)
 {
     for (int s = 0; s < SL_SPLIT_COUNT; s++) {
@@ -189,11 +245,14 @@ int sl_dataset_take_pairs(struct sl_dataset *ds, int threads)
         struct sl_negatives *neg = &ds->negatives[s];
         ds->edges[s].n = npy[edges].n_elems / 2;
         ds->edges[s].weight = npy[file_of(SL_FILE_TRAIN_EDGE_WEIGHT, s)].data;
-        SL_TRY(sl_dataset_take_ids(ds, edges, threads, &ds->edges[s].ids));
+        SL_TRY(take_pairs(ds, edges, threads, &ds->edges[s].ids));
         neg->n = npy[pairs].n_elems / 2 + npy[targets].n_elems;
         neg->per_positive = is_there(ds, targets) ? (uint32_t)npy[targets].head.shape[1] : 0;
-        SL_TRY(sl_dataset_take_ids(ds, pairs, threads, &neg->ids));
-        SL_TRY(sl_dataset_take_ids(ds, targets, threads, &neg->ids));
+        SL_TRY(take_pairs(ds, pairs, threads, &neg->ids));
+        if (is_there(ds, targets)) {
+            const uint64_t first = end_of(ds, true).first;
+            SL_TRY(sl_dataset_take_numbers(ds, targets, threads, first, first, &neg->ids));
+        }
     }
     return SL_OK;
 }

@@ -2,9 +2,11 @@
  * Types and relations of a data set (typed.h): metadata.json's "types" and "relations", the file of
  * features that each type has, and where one relation's edges end and the next one's begin.
  *
- * Labels and lists of vertices are those of the first type. So its vertices' ids are their numbers
- * in it, and what counts them (node_label.npy, train_idx.npy) is used as it is mapped, as of a
- * plain graph; "label_type" says the name, for readers.
+ * Labels are those of the first type, and lists of vertices, too, unless "list_type" says another.
+ * So its vertices' ids are their numbers in it, and what counts them (node_label.npy,
+ * train_idx.npy) is used as it is mapped, as of a plain graph; "label_type" says the name, for
+ * readers. Pairs of vertices (train_edges.npy) are of the relation that "pair_relation" names. In
+ * files a vertex has its number in its type; what is open has those of the one numbering.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -55,6 +57,29 @@ uint32_t sl_typed_find_relation(const struct sl_typed *t, uint32_t source, const
             return i;
     }
     return SL_NO_RELATION;
+}
+
+uint32_t sl_typed_relation_named(const struct sl_typed *t, const char *name, uint32_t *n_found)
+{
+    uint32_t found = SL_NO_RELATION;
+    *n_found = 0;
+    for (uint32_t r = 0; r < t->n_relations; r++) {
+        if (strcmp(t->relation[r].name, name) != 0 && strcmp(sl_relation_text(t, r).text, name))
+            continue;
+        found = r;
+        ++*n_found;
+    }
+    return found;
+}
+
+uint32_t sl_typed_reverse(const struct sl_typed *t, uint32_t relation)
+{
+    uint32_t found = t->relation[relation].reverse_of;
+    for (uint32_t r = 0; r < t->n_relations && found == SL_NO_RELATION; r++)
+        if (t->relation[r].reverse_of == relation)
+            found = r;
+    const struct sl_relation *r = &t->relation[relation];
+    return found == SL_NO_RELATION && r->source == r->target ? relation : found;
 }
 
 uint32_t sl_typed_type_of(const struct sl_typed *t, uint64_t v)
@@ -254,6 +279,32 @@ static int check_label_type(const struct reader *in, const cJSON *json)
         in->path, name ? name : "no text", first);
 }
 
+// The type of lists of vertices, and the relation of lists of pairs.
+static int read_lists(const struct reader *in, const cJSON *json)
+{
+    struct sl_typed *t = in->typed;
+    const cJSON *type = cJSON_GetObjectItemCaseSensitive(json, "list_type"),
+                *relation = cJSON_GetObjectItemCaseSensitive(json, "pair_relation");
+    const char *name = cJSON_GetStringValue(type);
+    uint32_t n_found = 0;
+    t->listed = name ? sl_typed_find_type(t, name) : 0;
+    if ((type && !name) || t->listed == t->n_types)
+        return sl_fail(SL_EFORMAT,
+                       "%s: \"list_type\" is \"%.80s\", wanted the name of one of \"types\", which "
+                       "train_idx.npy, val_idx.npy and test_idx.npy list vertices of",
+                       in->path, name ? name : "no text");
+    name = cJSON_GetStringValue(relation);
+    t->linked = name ? sl_typed_relation_named(t, name, &n_found) : SL_NO_RELATION;
+    if (!relation || n_found == 1)
+        return SL_OK;
+    return sl_fail(SL_EFORMAT,
+                   "%s: \"pair_relation\" is \"%.200s\", %s: wanted one of \"relations\", as in "
+                   "\"%s\", which train_edges.npy and so on list pairs of",
+                   in->path, name ? name : "no text",
+                   n_found ? "which several have for their name" : "which no relation is called",
+                   sl_relation_text(t, 0).text);
+}
+
 // What a data set of several types has not.
 static int refuse_keys(const struct reader *in, const cJSON *json, const struct sl_dataset *ds)
 {
@@ -317,6 +368,7 @@ int sl_dataset_read_types(const cJSON *json, const char *path, struct sl_dataset
         SL_TRY(read_reverse(&in, item, i++));
     }
     SL_TRY(check_label_type(&in, json));
+    SL_TRY(read_lists(&in, json));
     return refuse_keys(&in, json, ds);
 }
 
@@ -328,8 +380,8 @@ int sl_dataset_refuse_types(const struct sl_dataset *ds, unsigned need)
     return sl_fail(
         SL_EUNSUPPORTED,
         "data set %s: has several types (%u of vertices, %u relations), which jobs, `sluice "
-        "inspect`, `featurize`, `reorder` and `partition` read and nothing else does yet: import "
-        "one "
+        "inspect`, `featurize`, `reorder`, `partition` and `split-edges` read and nothing else "
+        "does yet: import one "
         "relation of its source (`sluice import edgelist`, with --bipartite where it joins two "
         "types)",
         ds->path, t->n_types, t->n_relations);

@@ -206,14 +206,15 @@ static int validate_list(const struct sl_dataset *ds, enum sl_dataset_file f, in
         return SL_OK;
     enum sl_dtype dtype = npy->head.dtype;
     char found[32];
-    const uint64_t n = f == SL_FILE_VERTEX_MAP ? ds->n_nodes : sl_dataset_labelled(ds);
+    const uint64_t n = f == SL_FILE_VERTEX_MAP ? ds->n_nodes : sl_dataset_listed(ds);
     uint64_t bad = sl_scan_ids(npy->data, dtype, npy->n_elems, n, threads);
     if (bad != SL_SCAN_OK && n < ds->n_nodes)
         return sl_fail(SL_EFORMAT,
                        "%s/%s: element %" PRIu64 " is %s, wanted a vertex of type %s, from 0 to "
                        "before %" PRIu64,
                        ds->path, sl_dataset_file_name(f), bad,
-                       sl_scan_int_text(npy->data, dtype, bad, found), ds->typed.type[0].name, n);
+                       sl_scan_int_text(npy->data, dtype, bad, found),
+                       ds->typed.type[ds->typed.listed].name, n);
     if (bad != SL_SCAN_OK)
         return sl_fail(SL_EFORMAT,
                        "%s/%s: element %" PRIu64
@@ -263,7 +264,7 @@ static int validate_disjoint(const struct sl_dataset *ds, int threads)
         const struct sl_npy *npy = &ds->files->npy[SL_FILE_TRAIN + s];
         list[s] = (struct sl_overlap_list){npy->data, npy->head.dtype, npy->n_elems};
     }
-    int rc = sl_overlaps_find(list, sl_dataset_labelled(ds), threads, &found);
+    int rc = sl_overlaps_find(list, sl_dataset_listed(ds), threads, &found);
     if (rc < 0)
         return sl_fail_prefix(rc, "data set %s", ds->path);
     if (found.n == 0)

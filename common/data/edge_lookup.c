@@ -39,8 +39,9 @@ int sl_edge_lookup_init(struct sl_edge_lookup *l, const struct sl_dataset *ds, b
 static void scan_lists(const struct sl_dataset *ds, uint32_t n, const uint32_t *pairs, bool *has)
 {
     for (uint32_t i = 0; i < n; i++) {
-        uint64_t e = ds->indptr[pairs[2 * i + 1]];
-        const uint64_t end = ds->indptr[pairs[2 * i + 1] + 1];
+        const uint64_t *indptr = &ds->indptr[sl_dataset_linked_row(ds, pairs[2 * i + 1])];
+        const uint64_t end = indptr[1];
+        uint64_t e = indptr[0];
         while (e < end && sl_dataset_source(ds, e) != pairs[2 * i])
             e++;
         has[i] = e < end;
@@ -55,7 +56,7 @@ static void search_lists(const struct sl_dataset *ds, uint32_t n, const uint32_t
     r.ids = ds->indices;
     r.words = sl_dtype_bytes(ds->indices_dtype) == sizeof(uint64_t) ? 2 : 1;
     for (uint32_t i = 0; i < n; i++) {
-        const uint64_t *indptr = &ds->indptr[pairs[2 * i + 1]];
+        const uint64_t *indptr = &ds->indptr[sl_dataset_linked_row(ds, pairs[2 * i + 1])];
         pair[lanes] = i;
         r.at[lanes] = indptr[0];
         r.n[lanes] = indptr[1] - indptr[0];

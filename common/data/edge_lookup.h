@@ -1,6 +1,7 @@
 /*
  * edge_lookup.h - whether a pair of vertices is an edge: of a data set's graph, or of that and of
- * its lists of edges.
+ * its lists of edges. Of a typed graph the edges are those of one relation (sl_dataset_linked()),
+ * and a target one of its type.
  */
 #ifndef SL_DATA_EDGE_LOOKUP_H
 #define SL_DATA_EDGE_LOOKUP_H

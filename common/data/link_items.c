@@ -4,13 +4,28 @@
 #include "common/base/error.h"
 #include "common/base/philox.h"
 
+// The edges that may be learned, and the rows that they stand in.
+struct edges {
+    uint64_t first, n, first_row, n_rows;
+    uint64_t first_target; // the vertex of the first row
+};
+
+static struct edges edges_of(const struct sl_dataset *ds)
+{
+    const struct sl_relation *r = sl_dataset_linked(ds);
+    if (!r)
+        return (struct edges){.n = ds->n_edges, .n_rows = ds->n_nodes};
+    const struct sl_vertex_type *target = &ds->typed.type[r->target];
+    return (struct edges){r->first_edge, r->n_edges, r->first_row, target->n, target->first};
+}
+
 struct sl_link_items sl_link_items_of(const struct sl_dataset *ds, enum sl_split split,
                                       uint64_t negatives)
 {
     struct sl_link_items items = {
         .ds = ds, .split = split, .edges = ds->edges[split], .given = ds->negatives[split]};
     if (split == SL_SPLIT_TRAIN) {
-        items.n_positive = items.edges.ids ? items.edges.n : ds->n_edges;
+        items.n_positive = items.edges.ids ? items.edges.n : edges_of(ds).n;
         return items;
     }
     items.n_positive = items.edges.n;
@@ -24,12 +39,9 @@ struct sl_link_items sl_link_items_of(const struct sl_dataset *ds, enum sl_split
 
 uint32_t sl_link_items_target(const struct sl_dataset *ds, uint64_t e)
 {
-    uint64_t low = 0, high = ds->n_nodes; // indptr[low] <= e < indptr[high]
-    while (high - low > 1) {
-        const uint64_t middle = low + (high - low) / 2;
-        *(ds->indptr[middle] <= e ? &low : &high) = middle;
-    }
-    return (uint32_t)low;
+    const struct edges in = edges_of(ds);
+    return (uint32_t)(sl_row_of_edge(ds, in.first_row, in.n_rows, e) - in.first_row +
+                      in.first_target);
 }
 
 static void given_negative(const struct sl_link_items *items, uint64_t i, uint32_t pair[2])
@@ -43,9 +55,30 @@ static void given_negative(const struct sl_link_items *items, uint64_t i, uint32
 struct sl_targets sl_link_targets(const struct sl_dataset *ds, uint32_t source)
 {
     const uint32_t first = (uint32_t)ds->first_side, all = (uint32_t)ds->n_nodes;
+    if (ds->typed.n_types)
+        return sl_link_all_targets(ds);
     if (first == 0 || first == all)
         return (struct sl_targets){0, all};
     return source < first ? (struct sl_targets){first, all - first} : (struct sl_targets){0, first};
+}
+
+static struct sl_targets vertices_of(const struct sl_vertex_type *type)
+{
+    return (struct sl_targets){(uint32_t)type->first, (uint32_t)type->n};
+}
+
+struct sl_targets sl_link_all_targets(const struct sl_dataset *ds)
+{
+    const struct sl_relation *r = sl_dataset_linked(ds);
+    return r ? vertices_of(&ds->typed.type[r->target])
+             : (struct sl_targets){0, (uint32_t)ds->n_nodes};
+}
+
+static struct sl_targets sources_of(const struct sl_dataset *ds)
+{
+    const struct sl_relation *r = sl_dataset_linked(ds);
+    return r ? vertices_of(&ds->typed.type[r->source])
+             : (struct sl_targets){0, (uint32_t)ds->n_nodes};
 }
 
 static uint32_t any_of(struct sl_targets range, const uint32_t *words)
@@ -63,7 +96,7 @@ static void draw_negative(const struct sl_link_items *items, uint64_t i, uint32_
         const uint32_t word0 = sl_rng_word0(SL_RNG_EVAL_NEGATIVE, items->split, try);
         const struct sl_rng_block r =
             sl_philox(items->seed, word0, (uint32_t)i, (uint32_t)(i >> 32), 0);
-        pair[0] = any_of((struct sl_targets){0, (uint32_t)items->ds->n_nodes}, r.w);
+        pair[0] = any_of(sources_of(items->ds), r.w);
         pair[1] = any_of(sl_link_targets(items->ds, pair[0]), r.w + 2);
         if (pair[0] != pair[1] &&
             !(items->avoid && sl_edge_lookup_has(items->avoid, pair[0], pair[1])))
@@ -81,25 +114,27 @@ void sl_link_items_pair(const struct sl_link_items *items, uint64_t i, uint32_t 
         pair[0] = items->edges.ids[2 * i];
         pair[1] = items->edges.ids[2 * i + 1];
     } else {
-        pair[0] = sl_dataset_source(items->ds, i);
-        pair[1] = sl_link_items_target(items->ds, i);
+        const uint64_t e = edges_of(items->ds).first + i;
+        pair[0] = sl_dataset_source(items->ds, e);
+        pair[1] = sl_link_items_target(items->ds, e);
     }
 }
 
 enum { SIDE_BY_SIDE = 32 }; // searches: their loads do not wait for one another
 
 // n <= SIDE_BY_SIDE of them, each the last vertex whose edges begin at its edge or before.
-static void find_targets(const struct sl_dataset *ds, const uint32_t *edges, uint32_t n,
+static void find_targets(const struct sl_dataset *ds, const uint32_t *numbers, uint32_t n,
                          uint32_t *targets)
 {
-    const uint64_t *low[SIDE_BY_SIDE];
+    const struct edges in = edges_of(ds);
+    const uint64_t *rows = ds->indptr + in.first_row, *low[SIDE_BY_SIDE];
     for (uint32_t i = 0; i < n; i++)
-        low[i] = ds->indptr;
-    for (uint64_t left = ds->n_nodes; left > 1; left -= left / 2)
+        low[i] = rows;
+    for (uint64_t left = in.n_rows; left > 1; left -= left / 2)
         for (uint32_t i = 0; i < n; i++) // no branch, which would be taken as often as not
-            low[i] += left / 2 & -(uint64_t)(low[i][left / 2] <= edges[i]);
+            low[i] += left / 2 & -(uint64_t)(low[i][left / 2] <= in.first + numbers[i]);
     for (uint32_t i = 0; i < n; i++)
-        targets[i] = (uint32_t)(low[i] - ds->indptr);
+        targets[i] = (uint32_t)(low[i] - rows + in.first_target);
 }
 
 void sl_link_items_targets(const struct sl_link_items *items, const uint32_t *numbers, uint32_t n,
@@ -116,6 +151,7 @@ void sl_link_items_pairs(const struct sl_link_items *items, const uint32_t *numb
 {
     const struct sl_dataset *ds = items->ds;
     const bool is_listed = items->edges.ids;
+    const uint64_t first = is_listed ? 0 : edges_of(ds).first;
     const char *at = is_listed ? (const char *)items->edges.ids : (const char *)ds->indices;
     const size_t each =
         is_listed ? 2 * sizeof *items->edges.ids : sl_dtype_bytes(ds->indices_dtype);
@@ -123,10 +159,10 @@ void sl_link_items_pairs(const struct sl_link_items *items, const uint32_t *numb
     for (uint32_t i = 0; i < n; i += SIDE_BY_SIDE) {
         const uint32_t some = SL_MIN(n - i, (uint32_t)SIDE_BY_SIDE);
         for (uint32_t k = 0; k < some; k++)
-            __builtin_prefetch(at + each * numbers[i + k]);
+            __builtin_prefetch(at + each * (first + numbers[i + k]));
         sl_link_items_targets(items, numbers + i, some, targets);
         for (uint32_t k = 0; k < some; k++) {
-            const uint64_t number = numbers[i + k];
+            const uint64_t number = first + numbers[i + k];
             pairs[2 * (i + k)] =
                 is_listed ? items->edges.ids[2 * number] : sl_dataset_source(ds, number);
             pairs[2 * (i + k) + 1] = targets[k];

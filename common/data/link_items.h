@@ -4,7 +4,8 @@
  * through pairs that are none.
  *
  * Training pairs are train_edges.npy, or without it all edges of the graph by their place in
- * indices.npy.
+ * indices.npy. Of a typed graph the edges are those of one relation (sl_dataset_linked()), by their
+ * place in it, and vertices those of its source and target types; ids are of the one numbering.
  *
  * Negatives are those of the data set. Where it gives none they are drawn: number i is a function
  * of (seed, split, i), so that every process sees the same ones and nobody keeps them. Both ends
@@ -23,11 +24,14 @@
 
 enum { SL_LINK_TRIES = 128 };
 
-// Vertices that a negative's target may be: in a graph of two sides those of the other side.
+// Vertices that a negative's target may be: in a graph of two sides those of the other side, of a
+// relation those of its target type.
 struct sl_targets {
     uint32_t first, n;
 };
 struct sl_targets sl_link_targets(const struct sl_dataset *ds, uint32_t source);
+// Vertices that any source's target may be.
+struct sl_targets sl_link_all_targets(const struct sl_dataset *ds);
 
 struct sl_link_items {
     const struct sl_dataset *ds;

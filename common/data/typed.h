@@ -48,8 +48,12 @@ struct sl_relation {
 struct sl_typed {
     uint32_t n_types, n_relations; // 0: a plain graph
     uint64_t n_rows;               // of all relations
-    struct sl_vertex_type *type;   // the first is the one with labels and lists of vertices
+    struct sl_vertex_type *type;   // the first is the one with labels
     struct sl_relation *relation;
+    uint32_t listed; // the type that train_idx.npy and so on list vertices of
+    // The relation of the pairs in train_edges.npy and so on, and of a job of links that which it
+    // learns (sl_config_choose_items()). SL_NO_RELATION: nothing says which.
+    uint32_t linked;
 };
 
 // The row of vertex v, which is of the relation's target type.
@@ -89,6 +93,12 @@ struct sl_relation_text sl_relation_text(const struct sl_typed *t, uint32_t rela
 // The relation `name` from type `source` to type `target`, or SL_NO_RELATION.
 uint32_t sl_typed_find_relation(const struct sl_typed *t, uint32_t source, const char *name,
                                 uint32_t target);
+// The relation that a user's name means: "author -writes-> paper", or "writes" where no other has
+// that name. SL_NO_RELATION; *n_found: how many it may mean.
+uint32_t sl_typed_relation_named(const struct sl_typed *t, const char *name, uint32_t *n_found);
+// The relation that has the reverse of its edges, as either of the two says; of one within a type
+// of which nothing says so itself, as the edges of a plain graph. SL_NO_RELATION.
+uint32_t sl_typed_reverse(const struct sl_typed *t, uint32_t relation);
 // The type of that name, n_types where there is none.
 uint32_t sl_typed_find_type(const struct sl_typed *t, const char *name);
 

@@ -57,11 +57,16 @@ class Known(NamedTuple):
         """Those fields of a batch that are of its seeds."""
         return fields
 
+    def add_pairs(self, fields: Dict[str, Any], pairs: Mapping[str, Any]) -> None:
+        fields.update(pairs)
+
     def fanout(self, info: "_lib.Info") -> Any:
         return list(info.fanout[: info.n_hops])
 
-    def of_graph(self, data: Any, fields: Dict[str, Any], pin: bool) -> Dict[str, Any]:
-        return of_whole_graph(data, fields, pin)
+    def of_graph(
+        self, data: Any, fields: Dict[str, Any], pin: bool, hidden: Sequence[str] = ()
+    ) -> Dict[str, Any]:
+        return of_store(data, data.__cat_dim__, fields, pin, hidden)
 
     def maker(self, kind: str, csc: bool) -> Callable[[Dict[str, Any]], Any]:
         return maker(kind, csc)
@@ -213,21 +218,23 @@ def differences(totals: Sequence[int]) -> List[int]:
     return [t - before for before, t in zip([0, *totals[:-1]], totals)]
 
 
-def of_whole_graph(data: Any, fields: Dict[str, Any], pin: bool) -> Dict[str, Any]:
-    """What else a torch_geometric Data has: rows of its tensors, arrays and lists by vertex or by
-    edge for those of the batch, and the rest as it is. `fields` are those of the batch, which has
-    them under these names whatever the Data has; but for y."""
-    return of_store(data, data.__cat_dim__, fields, pin)
-
-
 def of_store(
-    store: Any, along: Callable[[str, Any], Any], fields: Dict[str, Any], pin: bool
+    store: Any,
+    along: Callable[[str, Any], Any],
+    fields: Dict[str, Any],
+    pin: bool,
+    hidden: Sequence[str] = (),
 ) -> Dict[str, Any]:
-    """The same of a type's or a relation's store of a HeteroData. along: of an attribute's name and
-    value, the dimension by which it is cut."""
+    """What else a torch_geometric Data has, or a type's or a relation's store of a HeteroData: rows
+    of its tensors, arrays and lists by vertex or by edge for those of the batch, the rest as it is.
+    `fields` are those of the batch, which has them under these names whatever the store has; but
+    for y. hidden: names that are not taken. along: of an attribute's name and value, the dimension
+    by which it is cut."""
     out: Dict[str, Any] = {}
     for name, value in store.to_dict().items():
-        if name in ("edge_index", "num_nodes", "adj_t") or (name in fields and name != "y"):
+        if name in ("edge_index", "num_nodes", "adj_t", *hidden):
+            continue
+        if name in fields and name != "y":
             continue
         by_vertex = store.is_node_attr(name)
         if not by_vertex and not store.is_edge_attr(name):

@@ -75,9 +75,17 @@ class Dataset:
         return len(self.arrays["indptr"]) - 1
 
     @property
-    def num_seedable(self) -> int:
-        """Vertices that may be seeds: of a graph with types those of the first."""
+    def num_timed(self) -> int:
+        """Vertices that node_time has as seeds: of a graph with types those of the first."""
         return self.schema.types[0].n if self.schema is not None else self.num_nodes
+
+    @property
+    def first_listed(self) -> int:
+        """The vertex that number 0 of train_idx and so on is."""
+        if self.schema is None:
+            return 0
+        name = self.metadata.get("list_type", self.schema.first)
+        return self.schema.type(name, "list_type").first
 
     @property
     def num_edges(self) -> int:
@@ -107,11 +115,19 @@ class Dataset:
         indptr, indices = self.arrays["indptr"], self.arrays["indices"]
         return scipy.sparse.csc_matrix((values, indices, indptr), shape=(n, n))
 
-    def numbered_edges(self) -> Optional[np.ndarray]:
+    def numbered_edges(self, of: "Optional[_typed.Relation]" = None) -> Optional[np.ndarray]:
         """int64 (num_edges, 2): all edges by the numbers that they have where they came from; None:
-        these are their places in indices."""
+        these are their places in indices. of: those of a relation, as numbers in its types."""
         if self.edge_map is None:
             return None
+        if of is not None:
+            mine = slice(of.first_edge, of.first_edge + of.n_edges)
+            rows = self.arrays["indptr"][of.first_row : of.first_row + of.target.n + 1]
+            edges = np.empty((of.n_edges, 2), np.int64)
+            edges[self.edge_map[mine], 0] = self.arrays["indices"][mine]
+            edges[self.edge_map[mine], 1] = np.repeat(np.arange(of.target.n), np.diff(rows))
+            edges[:, 0] -= of.source.first
+            return edges
         edges = np.empty((self.num_edges, 2), np.int64)
         degrees = np.diff(self.arrays["indptr"])
         edges[self.edge_map, 0] = self.arrays["indices"]

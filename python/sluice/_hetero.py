@@ -169,6 +169,11 @@ def from_pyg(
         {"source": key[0], "name": key[1], "target": key[2], "edges": len(order)}
         for key, order in places.items()
     ]
+    for relation in relations:  # as torch_geometric.transforms.ToUndirected names reverses
+        for other in relations:
+            ends = (other["target"], other["source"], f"rev_{other['name']}", other["edges"])
+            if ends == tuple(relation[k] for k in ("source", "target", "name", "edges")):
+                relation["reverse_of"] = other["name"]
     metadata.update(
         num_nodes=sum(counts.values()), label_type=first, types=types, relations=relations
     )

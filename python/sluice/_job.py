@@ -112,8 +112,11 @@ class Links(NamedTuple):
             if value is not None:
                 put(job, LINK_KEYS[argument], value, argument)
 
-    def pairs_of(self, asked: Any, dataset: Optional[Dataset]) -> Optional[np.ndarray]:
-        """The caller's own list (n, 2) of pairs; None: they are those of the data set."""
+    def pairs_of(
+        self, asked: Any, dataset: Optional[Dataset], of: Optional["_typed.Relation"] = None
+    ) -> Optional[np.ndarray]:
+        """The caller's own list (n, 2) of pairs; None: they are those of the data set. of: a
+        graph with types has the relation that they are of."""
         if isinstance(asked, str):
             if asked not in _dataset.SPLITS:
                 raise UsageError(
@@ -126,7 +129,7 @@ class Links(NamedTuple):
                 )
             return None
         if asked is None:  # all edges, by their numbers in the caller's graph
-            return None if dataset is None else dataset.numbered_edges()
+            return None if dataset is None else dataset.numbered_edges(of)
         return _dataset.pairs_of(asked, "edge_label_index")
 
     def fields(
@@ -487,17 +490,17 @@ def put_times(job: Dict[str, Any], source: Source, asked: Mapping[str, Any]) -> 
 
 
 def times_of(asked: Any, seeds: Optional[np.ndarray], dataset: Dataset) -> Optional[np.ndarray]:
-    """int64 (num_seedable) from times of the seeds, None: of all vertices. UsageError."""
+    """int64 (num_timed) from times of the seeds, None: of all vertices. UsageError."""
     if asked is None:
         return None
     time = _dataset._array(asked, "input_time")
-    n = dataset.num_seedable if seeds is None else len(seeds)
+    n = dataset.num_timed if seeds is None else len(seeds)
     if time.dtype.kind not in "iu" or time.shape != (n,):
         raise UsageError(
             f"input_time: is {time.dtype} {list(time.shape)}, wanted whole numbers [{n}], one for "
             "each of input_nodes"
         )
-    out = np.zeros(dataset.num_seedable, np.int64)
+    out = np.zeros(dataset.num_timed, np.int64)
     out[slice(None) if seeds is None else seeds] = time
     return out
 
@@ -517,13 +520,20 @@ def plan(
     if source.job_text is not None:
         return Plan(source.job_text, source.origin or "job")
     schema = schema_of(source)
-    if schema is not None and (links is not None or expand != "new"):
+    if schema is not None and expand != "new":
         raise UsageError(
             f"data: is a graph with types ({schema.names()}), which sluice.NeighborLoader takes"
         )
-    if links is None:
-        input_nodes = schema.seeds(input_nodes) if schema else _of_one_type(input_nodes)
     job: Dict[str, Any] = source.job if source.job is not None else {}
+    metadata = _metadata_of(source) if schema else {}
+    kind = relation = None
+    if links is not None and schema is not None:
+        linked = get(job, "task.relation") or metadata.get("pair_relation")
+        relation, input_nodes = schema.pairs(input_nodes, linked)
+    elif links is None and schema is not None:
+        kind, input_nodes = schema.seeds(input_nodes, metadata.get("list_type"))
+    elif links is None:
+        input_nodes = _of_one_type(input_nodes)
     is_job = source.origin not in (None, "NeighborLoader")  # not a data set
     asked = {**asked, "num_neighbors": fanout_of(asked["num_neighbors"], schema)}
     if asked["batch_size"] is not None:
@@ -564,7 +574,7 @@ def plan(
     seeds = pairs = None
     if links is not None:
         links.put_into(job, is_job)
-        pairs = links.pairs_of(input_nodes, source.dataset)
+        pairs = links.pairs_of(input_nodes, source.dataset, relation)
         own_list = pairs is not None
         split = input_nodes if isinstance(input_nodes, str) else "train"
         if input_nodes is not None or not is_job:
@@ -574,6 +584,10 @@ def plan(
         put(job, "input.split", input_nodes, "input_nodes")
     elif own_list:
         put(job, "input.split", "train", "input_nodes")
+    if relation is not None and schema is not None:
+        put(job, "task.relation", relation.text, "edge_label_index")
+        if get(job, "task.exclude") is None and not schema.reverse(relation, metadata):
+            put(job, "task.exclude", "self", "exclude")  # there is no reverse
     complete(job, expand)
     staged = None
     input_time = asked.get("input_time")
@@ -585,11 +599,21 @@ def plan(
     if source.dataset or own_list or input_time is not None:
         dataset = source.dataset or _dataset.open_dataset(str(job.get("dataset")))
         if own_list and links is None:
-            seeds = _dataset.vertex_ids(input_nodes, dataset.num_seedable, "input_nodes")
+            n = schema.type(kind, "input_nodes").n if schema and kind else dataset.num_nodes
+            seeds = _dataset.vertex_ids(input_nodes, n, "input_nodes")
             if len(seeds) == 0:
                 raise UsageError("input_nodes: is empty, wanted a vertex or more")
         if world.rank == 0:
-            staged = stage(dataset, seeds, pairs, times_of(input_time, seeds, dataset))
+            of = {} if kind is None or seeds is None else {"list_type": kind}
+            if relation is not None and pairs is not None:
+                of["pair_relation"] = relation.text
+            if input_time is not None and schema and kind not in (None, schema.first):
+                raise UsageError(
+                    f"input_time: is of {kind!r}, wanted vertices of {schema.first!r}, the first "
+                    "type, which alone have times as seeds"
+                )
+            times = times_of(input_time, seeds, dataset)
+            staged = stage(dataset, seeds, pairs, times, of)
             job["dataset"] = staged.path
         if source.dataset:
             put(job, "store.features", "memory", "data")
@@ -609,6 +633,13 @@ def plan(
         ],
         _checksum(seeds if links is None else pairs) or get(job, "input.split") or "train",
     )
+
+
+def _metadata_of(source: Source) -> Mapping[str, Any]:
+    """Of a graph with types."""
+    if source.dataset is not None:
+        return source.dataset.metadata
+    return _dataset.open_dataset(str((source.job or {}).get("dataset"))).metadata
 
 
 def _of_one_type(input_nodes: Any) -> Any:

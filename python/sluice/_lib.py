@@ -16,7 +16,7 @@ import numpy as np
 
 from ._errors import CLASSES, Error
 
-API_VERSION = 5
+API_VERSION = 6
 MAX_HOPS = 8
 SONAME = "libsluice.so.0"
 
@@ -132,6 +132,7 @@ class Info(Sized):
         ("n_relations", _u32),
         ("types", ctypes.POINTER(VertexType)),
         ("relations", ctypes.POINTER(Relation)),
+        ("linked", _u32),
     ]
 
 

@@ -17,7 +17,9 @@ class LinkLoader(Loader):
     edge_label_index  the positives: "train", "val", "test" of a data set directory, which has them
                     in train_edges.npy and so on ("train" without it: all edges); pairs (2, n) of
                     sources and targets as an array or tensor; None: all edges of a Data, in the
-                    order of its edge_index, "train" of a directory
+                    order of its edge_index, "train" of a directory. Of a graph with types the
+                    relation, ("author", "writes", "paper"), or (relation, one of these), numbers
+                    within both types; without it a directory's lists say it
     edge_label      labels (n, ...) of these pairs
     neg_sampling    None: no negatives; "binary", "triplet"; ("triplet", 5), {"mode", "amount"}, or
                     PyG's NegativeSampling; a number: so many for each positive, binary. Whole
@@ -44,6 +46,12 @@ class LinkLoader(Loader):
         n_id        the first ones are the ends of the pairs, each once, as the pairs name them
         batch_size, input_id  of the positives: how many, and their places (columns) in
                     edge_label_index
+
+    Of a graph with types these stand where PyG has them: batch[relation] has edge_label_index in
+    numbers of the source's and the target's n_id, and what is not said here; batch[source type]
+    src_index, batch[target type] dst_pos_index and dst_neg_index. Negatives are of the target type.
+    exclude's default is "self" where nothing says which relation has the reverses: "reverse_of" in
+    metadata.json, or in a HeteroData the name "rev_writes" that ToUndirected gives it.
     """
 
     def __init__(

@@ -159,8 +159,7 @@ class Loader:
     batch_size      seeds of a batch; the last one of an epoch may have fewer. 1, or the job's
     input_nodes     seeds: "train", "val", "test", "all" (None), or ids (n) or a mask (num_nodes) as
                     an array or tensor, each vertex at most once. Of a job None is what it says. Of
-                    a graph with types also a type, or (type, ids): a directory's first, any of a
-                    HeteroData
+                    a graph with types also a type, or (type, ids)
     shuffle         whether each epoch has an order of its own; else that of input_nodes
     seed            int: everything random is a function of it, whatever the number of samplers
     drop_last       whether a last batch with fewer seeds is left out
@@ -572,13 +571,15 @@ class Loader:
         places = _dataset.vertex_ids(index, self._info.n_items, "index")
         if len(places) == 0:
             raise UsageError("index: is empty, wanted a place in input_nodes or more")
-        nodes = places
+        nodes, first = places, 0
         if plan.split != "all":
-            nodes = np.asarray(self._dataset().arrays[f"{plan.split}_idx"])[places]
+            dataset = self._dataset()
+            nodes = np.asarray(dataset.arrays[f"{plan.split}_idx"])[places]
+            first = dataset.first_listed
         if self._draws is None:
             plan = plan._replace(text=self._text_anywhere(), staged=None)
             self._draws = _draws.Draws(plan, features=True, known=self._known)
-        fields = self._draws.draw((0, 0), nodes, self._finish)
+        fields = self._draws.draw((0, 0), nodes + first, self._finish)
         seeds = self._known.seeds(fields)
         seeds["input_id"] = self._finish(nodes if plan.by_mask else places)
         if plan.pyg is not None:
@@ -798,12 +799,14 @@ class Loader:
             seeds = self._known.seeds(out)
             seeds["input_id"][:] = seeds["n_id"][: lent.n_seeds]
         links = self._links
-        pairs = links.fields(lent, taken, out["input_id"], finish) if links else {}
+        seeds = self._known.seeds(out)
+        pairs = links.fields(lent, taken, seeds["input_id"], finish) if links else {}
         if plan.pyg is not None:
             # What a Data says of pairs is of others than those of the batch.
-            absent = dict.fromkeys(_job.PAIR_FIELDS) if links else {}
-            out.update(self._known.of_graph(plan.pyg, {**out, **absent}, self.pin_memory))
-        out.update(pairs)
+            hidden = _job.PAIR_FIELDS if links else ()
+            out.update(self._known.of_graph(plan.pyg, out, self.pin_memory, hidden))
+        if links:
+            self._known.add_pairs(out, pairs)
         return out
 
     def _wait_for_rows(self) -> None:

@@ -83,11 +83,13 @@ def stage(
     seeds: Optional[np.ndarray],
     pairs: Optional[np.ndarray] = None,
     times: Optional[np.ndarray] = None,
+    of: Optional[Mapping[str, str]] = None,
 ) -> StagedDataset:
     """A data set for one loader, with `seeds` (n) as its training vertices, `pairs` (n, 2) as its
-    training pairs and `times` (num_nodes) of vertices; None: as they are."""
+    training pairs and `times` (num_nodes) of vertices; None: as they are. of: what metadata.json
+    says of a graph with types, "list_type" of the seeds and "pair_relation" of the pairs."""
     arrays: Dict[str, Union[np.ndarray, str]] = dict(dataset.arrays)
-    metadata = dict(dataset.metadata)
+    metadata = {**dataset.metadata, **(of or {})}
     words = {**dataset.words, "": "data"}
     if dataset.path:
         arrays = {
@@ -113,7 +115,9 @@ def stage(
         if name not in arrays:
             raise UsageError(f"data.arrays: has no {name!r}: it is the graph's")
     if pairs is not None:
-        for split in SPLITS if dataset.path else ():  # which negatives may have to keep clear of
+        same = metadata.get("pair_relation") == dataset.metadata.get("pair_relation")
+        # Lists that negatives may have to keep clear of.
+        for split in SPLITS if dataset.path and same else ():
             path = os.path.join(dataset.path, f"{split}_edges.npy")
             if os.path.exists(path):
                 arrays[f"{split}_edges"], words[f"{split}_edges"] = _file_of(path), path

@@ -2,8 +2,8 @@
 and to torch_geometric.data.HeteroData.
 
 A type's vertices are a contiguous range of one numbering, and users see a vertex by its number in
-its type. The first type is the one with labels and lists of seeds, so its vertices have the same
-number in both. A relation's edges stand together, by target, and users see an edge by its place
+its type. The first type is the one with labels, so its vertices have the same number in both. A
+relation's edges stand together, by target, and users see an edge by its place
 among them. common/data/README.md has the files.
 """
 
@@ -55,8 +55,14 @@ class Schema(NamedTuple):
 
     @property
     def first(self) -> str:
-        """The type that has labels and seeds."""
+        """The type that has labels."""
         return self.types[0].name
+
+    def type(self, name: str, what: str) -> Type:
+        for found in self.types:
+            if found.name == name:
+                return found
+        raise UsageError(f"{what}: has type {name!r}, wanted one of {self.names()}")
 
     def keys(self) -> List[Key]:
         return [t.name for t in self.types] + [r.key for r in self.relations]
@@ -64,13 +70,13 @@ class Schema(NamedTuple):
     def names(self) -> str:
         return ", ".join(repr(t.name) for t in self.types)
 
-    def relation(self, asked: Any) -> Relation:
+    def relation(self, asked: Any, what: str = "num_neighbors") -> Relation:
         """Of a tuple of three names, or PyG's text of it. UsageError."""
         for relation in self.relations:
             if asked in (relation.key, "__".join(relation.key), relation.text):
                 return relation
         known = ", ".join(str(r.key) for r in self.relations)
-        raise UsageError(f"num_neighbors: has {asked!r}, wanted relations of the graph: {known}")
+        raise UsageError(f"{what}: has {asked!r}, wanted relations of the graph: {known}")
 
     def fanout(self, values: Mapping[Any, Any], default: Any) -> Dict[str, Any]:
         """What a job says of num_neighbors by relation; default: of those that are not there."""
@@ -85,22 +91,48 @@ class Schema(NamedTuple):
                 )
         return found
 
-    def seeds(self, asked: Any) -> Any:
-        """Of input_nodes, which may be a type or begin with one, what it is of the first type."""
+    def seeds(self, asked: Any, listed: Optional[str]) -> Tuple[str, Any]:
+        """Of input_nodes, which may be a type or begin with one, the type, and what it is of that.
+        listed: the type that the data set's lists are of; None: the first."""
+        listed = listed or self.first
         name, ids = asked, "all"
         if isinstance(asked, (tuple, list)) and len(asked) == 2 and isinstance(asked[0], str):
             name, ids = asked[0], "all" if asked[1] is None else asked[1]
         elif not isinstance(asked, str) or asked not in [t.name for t in self.types]:
-            return asked
-        if name not in [t.name for t in self.types]:
-            raise UsageError(f"input_nodes: has type {name!r}, wanted one of {self.names()}")
-        if name != self.first:
+            return listed, asked
+        kind = self.type(name, "input_nodes")
+        if isinstance(ids, str) and ids != "all" and name != listed:
             raise UsageError(
-                f"input_nodes: are of type {name!r}, wanted {self.first!r}: seeds are of the first "
-                "type of a data set; sluice.from_pyg(data, first=NAME) makes one whose first is "
-                "another"
+                f"input_nodes: is {ids!r} of type {name!r}, and the data set's lists are of "
+                f"{listed!r}: give ids"
             )
-        return ids
+        if isinstance(ids, str) and ids == "all" and name != self.first:
+            ids = np.arange(kind.n)
+        return name, ids
+
+    def pairs(self, asked: Any, linked: Optional[str]) -> Tuple["Relation", Any]:
+        """Of edge_label_index, which is or begins with a relation, that, and what it is of it.
+        linked: the relation that the data set's lists are of, where it says so."""
+        is_key = isinstance(asked, (tuple, list)) and all(isinstance(a, str) for a in asked)
+        if is_key and len(asked) == 3:
+            return self.relation(tuple(asked), "edge_label_index"), None
+        if isinstance(asked, (tuple, list)) and len(asked) == 2 and not hasattr(asked[0], "ndim"):
+            key = tuple(asked[0]) if isinstance(asked[0], list) else asked[0]
+            return self.relation(key, "edge_label_index"), asked[1]
+        if linked is None or not (asked is None or isinstance(asked, str)):
+            raise UsageError(
+                "edge_label_index: is of no relation, and the graph has several types: wanted "
+                f"(relation, pairs), such as ({self.relations[0].key}, pairs)"
+            )
+        return self.relation(linked, "edge_label_index"), asked
+
+    def reverse(self, of: "Relation", metadata: Mapping[str, Any]) -> bool:
+        """Whether something says which relation has the reverse of that one's edges."""
+        said = metadata.get("relations", [])
+        mine = said[list(self.relations).index(of)]
+        others = [r for r in said if r.get("reverse_of") == of.key[1]]
+        back = [r for r in others if (r["source"], r["target"]) == (of.key[2], of.key[0])]
+        return of.source == of.target or "reverse_of" in mine or bool(back)
 
 
 def of_sizes(
@@ -172,8 +204,16 @@ class Known(NamedTuple):
     edge_attr: Mapping[Key, Any] = {}  # of the edges of those relations that have some
 
     def seeds(self, fields: Fields) -> Dict[str, Any]:
-        """Those fields of a batch that are of its seeds."""
-        return fields[self.schema.first]
+        """Those fields of a batch that are of its seeds, or its pairs."""
+        return next(mine for mine in fields.values() if "input_id" in mine)
+
+    def add_pairs(self, fields: Fields, pairs: Mapping[str, Any]) -> None:
+        """What a batch says of its pairs, where PyG has it."""
+        key = next(key for key, mine in fields.items() if "input_id" in mine)
+        assert isinstance(key, tuple)
+        of = {"src_index": key[0], "dst_pos_index": key[2], "dst_neg_index": key[2]}
+        for name, value in pairs.items():
+            fields[of.get(name, key)][name] = value
 
     def fanout(self, info: "_lib.Info") -> Any:
         relations = info.relations[: info.n_relations]
@@ -182,8 +222,10 @@ class Known(NamedTuple):
             return lists[0]
         return dict(zip([r.key for r in self.schema.relations], lists))
 
-    def of_graph(self, data: Any, fields: Fields, pin: bool) -> Fields:
-        return of_whole_graph(data, fields, pin)
+    def of_graph(
+        self, data: Any, fields: Fields, pin: bool, hidden: Sequence[str] = ()
+    ) -> Fields:
+        return of_whole_graph(data, fields, pin, hidden)
 
     def maker(self, kind: str, csc: bool) -> Any:
         if csc:
@@ -200,11 +242,14 @@ class Known(NamedTuple):
         num_sampled_nodes  list of int, by hop
         batch       int64 (n_nodes): number of the seed that a vertex is of, where disjoint
 
-        and of the first one y, input_id, batch_size, as of a plain graph; of a relation
+        and of that of the seeds input_id, batch_size, of the first one y, as of a plain graph; of a
+        relation
 
         edge_index  int64 (2, n_edges): sources, then targets, in local numbers of their types
         e_id        int64 (n_edges): numbers in the relation; then also edge_attr, edge_weight
         num_sampled_edges  list of int, by hop
+
+        and of that of the pairs input_id and batch_size
         """
         arrays, view, n_hops = taken.arrays, taken.view, info.n_hops
         out: Fields = {}
@@ -223,7 +268,9 @@ class Known(NamedTuple):
                 store["batch"] = finish(view(at, (n,), "<i8"))
             store["num_sampled_nodes"] = _batch.differences(lent.parts[i].n_after[: n_hops + 1])
             out[kind.name] = store
-        out[self.schema.first].update(self._of_seeds(lent, info, taken, finish))
+        if not lent.n_pairs:
+            kind = next(t for i, t in enumerate(self.schema.types) if lent.parts[i].n_after[0])
+            out[kind.name].update(self._of_seeds(kind, lent, info, taken, finish))
         for i, relation in enumerate(self.schema.relations):
             edges = arrays.relations[i]
             n = edges.n_edges
@@ -231,15 +278,23 @@ class Known(NamedTuple):
             if info.has_edge_ids:
                 store.update(self._of_edges(relation, view(edges.edge_ids, (n,), "<i8"), finish))
             store["num_sampled_edges"] = _batch.differences(edges.n_after[:n_hops])
+            if lent.n_pairs and i == info.linked:
+                places = view(arrays.places, (lent.n_positive,), "<i8")
+                store.update(input_id=finish(places), batch_size=lent.n_positive)
             out[relation.key] = store
         return out
 
     def _of_seeds(
-        self, lent: "_lib.Batch", info: "_lib.Info", taken: "_lib.Taken", finish: "_batch.Finish"
+        self,
+        kind: Type,
+        lent: "_lib.Batch",
+        info: "_lib.Info",
+        taken: "_lib.Taken",
+        finish: "_batch.Finish",
     ) -> Dict[str, Any]:
         arrays, n = taken.arrays, lent.n_seeds
         out = {"input_id": finish(taken.view(arrays.places, (n,), "<i8")), "batch_size": n}
-        if arrays.labels:
+        if arrays.labels and kind.name == self.schema.first:
             shape = self.plain.label_shape(n, info.n_targets)
             kind = "<f4" if info.n_targets else "<i8"
             out["y"] = finish(taken.view(arrays.labels, shape, kind))
@@ -259,13 +314,13 @@ class Known(NamedTuple):
         return {**out, "e_id": finish(ids if numbers is None else numbers[places])}
 
 
-def of_whole_graph(data: Any, fields: Fields, pin: bool) -> Fields:
-    """What else a HeteroData has, as _batch.of_whole_graph() of a Data."""
+def of_whole_graph(data: Any, fields: Fields, pin: bool, hidden: Sequence[str]) -> Fields:
+    """What else a HeteroData has, as _batch.of_store() of each of its parts."""
     out: Fields = {}
     for key, mine in fields.items():
         store = data[key]
         along = functools.partial(data.__cat_dim__, store=store)
-        out[key] = {**mine, **_batch.of_store(store, along, mine, pin)}
+        out[key] = {**mine, **_batch.of_store(store, along, mine, pin, hidden)}
     out[None] = {
         name: value for name, value in data._global_store.items() if not name.startswith("_")
     }

@@ -44,10 +44,10 @@ from sluice import _typed
 schema = sluice.open(path).schema
 keys = [r.key for r in schema.relations]
 
-def reference(ids, hops):
+def reference(seeds, hops, gone=lambda key, source, target: False):
     # Vertices of each type and edges of each relation, as a search in breadth meets them.
     nodes = {t.name: [] for t in schema.types}
-    nodes[schema.first] = list(ids)
+    nodes.update({t: list(ids) for t, ids in seeds.items()})
     edges = {key: [] for key in keys}
     counts, hops_of = [{t: 0 for t in nodes}, {t: len(of) for t, of in nodes.items()}], []
     for _ in range(hops):
@@ -57,6 +57,8 @@ def reference(ids, hops):
                 for e in range(*graph["indptr"][v : v + 2].tolist()):
                     source = int(graph["indices"][e]) - r.source.first
                     met = nodes[r.source.name]
+                    if gone(r.key, source, nodes[r.target.name][row]):
+                        continue
                     if source not in met:
                         met.append(source)
                     edges[r.key].append((met.index(source), row, e - r.first_edge))
@@ -74,9 +76,11 @@ def check_rows(batch):
             assert store.x.dtype == whole.dtype and (store.x == whole[store.n_id]).all()
         else:
             assert store.num_nodes == len(store.n_id)
-    first = batch[schema.first]
-    seeds = first.n_id[: first.batch_size]
-    assert (first.y == np.maximum(graph["node_label"], -1)[seeds]).all()
+    assert "y" not in batch[schema.first] or "batch_size" in batch[schema.first]
+    if "y" in batch[schema.first]:
+        first = batch[schema.first]
+        seeds = first.n_id[: first.batch_size]
+        assert (first.y == np.maximum(graph["node_label"], -1)[seeds]).all()
     for r in schema.relations:
         store = batch[r.key]
         assert store.edge_index.dtype == store.e_id.dtype == np.int64
@@ -96,11 +100,11 @@ def same(one, two):
         assert all(np.array_equal(one[key][name], two[key][name]) for name in one[key].keys())
 """
 
-EPOCH = """
-def check(batch, hops):
+HEAD += """
+def check_all(batch, hops, seeds, *gone):
+    # All neighbours of these seeds, by type.
     check_rows(batch)
-    first = batch[schema.first]
-    nodes, edges, counts, hops_of = reference(first.n_id[: first.batch_size].tolist(), hops)
+    nodes, edges, counts, hops_of = reference(seeds, hops, *gone)
     for t in nodes:
         assert batch[t].n_id.tolist() == nodes[t], t
         assert np.cumsum(batch[t].num_sampled_nodes).tolist() == [c[t] for c in counts], t
@@ -108,6 +112,12 @@ def check(batch, hops):
         found = zip(*batch[key].edge_index.tolist(), batch[key].e_id.tolist())
         assert list(found) == edges[key], key
         assert np.cumsum(batch[key].num_sampled_edges).tolist() == [h[key] for h in hops_of]
+"""
+
+EPOCH = """
+def check(batch, hops, kind="author"):
+    of = batch[kind]
+    check_all(batch, hops, {kind: of.n_id[: of.batch_size].tolist()})
 
 for hops in 1, 2, 3:
     with open_loader(path, [-1] * hops, batch_size=7) as loader:
@@ -133,6 +143,19 @@ for nodes, wanted in (("author", range(64)), ("all", range(64)), (("author", Non
         assert first.n_id[: first.batch_size].tolist() == list(wanted)
         places = wanted if isinstance(nodes, tuple) and nodes[1] is mask else range(len(wanted))
         assert first.input_id.tolist() == list(places)
+mask = np.arange(65) % 5 == 1
+for nodes, wanted in (("paper", range(65)), (("paper", [9, 64]), [9, 64]),
+                      (("paper", mask), range(1, 65, 5)), (("venue", [0]), [0])):
+    kind = nodes if isinstance(nodes, str) else nodes[0]
+    with open_loader(path, [-1, -1], 7, input_nodes=nodes, shuffle=False) as loader:
+        batches = list(loader)
+        for batch in batches:
+            check(batch, 2, kind)
+            assert "y" not in batch["author"] and "y" not in batch[kind]
+        assert sum((b[kind].n_id[: b[kind].batch_size].tolist() for b in batches), []) == [*wanted]
+        places = wanted if nodes[1] is mask else range(len(wanted))
+        assert np.concatenate([b[kind].input_id for b in batches]).tolist() == list(places)
+        check(loader([0]), 2, kind)
 
 def drawn(batch, fanout):
     check_rows(batch)
@@ -178,6 +201,92 @@ def test_an_epoch(box):
     """All neighbours: what a search in breadth meets, in its order; fewer: as many of each
     relation. The same batches with another number of samplers."""
     assert run(box, HEAD + EPOCH, typed_dataset(box)) == "ok\n"
+
+
+LINKS = """
+def open_links(pairs, num_neighbors=(-1, -1), data=path, **more):
+    more = dict(dict(batch_size=9, shuffle=True, seed=7, arrays="numpy", samplers=1), **more)
+    return sluice.LinkNeighborLoader(data, list(num_neighbors), pairs, **more)
+
+def edges_of(r):
+    rows = graph["indptr"][r.first_row : r.first_row + r.target.n + 1]
+    source = graph["indices"][r.first_edge : r.first_edge + r.n_edges] - r.source.first
+    return np.stack([source, np.repeat(np.arange(r.target.n), np.diff(rows))])
+
+def check_pairs(batch, r, pairs, amount, exclude, strict=True, hops=2):
+    store, source, target = batch[r.key], batch[r.source.name], batch[r.target.name]
+    n = store.batch_size
+    assert store.edge_label_index.shape == (2, n * (1 + amount))
+    u, v = store.edge_label_index
+    ends = np.stack([source.n_id[u], target.n_id[v]])
+    assert (ends[:, :n] == pairs[:, store.input_id]).all()
+    there = store.edge_label_weight[n:] > 0
+    assert (store.edge_label_weight[:n] == 1).all()
+    assert (ends[0, n:] == np.repeat(ends[0, :n], amount)).all()
+    known = set(zip(*edges_of(r).tolist()))
+    if strict:
+        assert not known.intersection(zip(*ends[:, n:][:, there].tolist()))
+    assert amount == 0 or store.edge_label.tolist() == [1] * n + [0] * (n * amount)
+    # Seeds are the ends, as the pairs name them, and the batch is that of the graph without edges.
+    of = {r.source.name: [], r.target.name: []}
+    for u, v in zip(*ends[:, :n].tolist()):
+        of[r.source.name] += [u] if u not in of[r.source.name] else []
+        of[r.target.name] += [v] if v not in of[r.target.name] else []
+    for v in ends[1, n:].tolist():
+        of[r.target.name] += [v] if v not in of[r.target.name] else []
+    gone = set(zip(*ends[:, :n].tolist())) if exclude != "none" else set()
+    back = reverse[r.key] if exclude == "reverse" else None
+    check_all(batch, hops, of, lambda key, u, v: (
+        (key == r.key and (u, v) in gone) or (key == back and (v, u) in gone)))
+
+writes, back = ("author", "writes", "paper"), ("paper", "rev_writes", "author")
+cites = ("paper", "cites", "paper")
+reverse = {writes: back, back: writes, cites: cites}
+by_key = {r.key: r for r in schema.relations}
+for key in (writes, back, cites):
+    r = by_key[key]
+    pairs = edges_of(r)
+    for exclude in "reverse", "self", "none":
+        with open_links(key, neg_sampling=("binary", 2), exclude=exclude) as loader:
+            assert loader.dataset == range(r.n_edges)
+            seen = []
+            for batch in loader:
+                check_pairs(batch, r, pairs, 2, exclude)
+                seen += batch[key].input_id.tolist()
+            assert sorted(seen) == list(range(r.n_edges))
+    mine = np.stack([np.arange(30) % r.source.n, np.arange(30) * 7 % r.target.n])
+    with open_links((key, mine), shuffle=False, label_shift=True, neg_sampling=1, strict="none",
+                    edge_label=np.arange(30)) as loader:
+        for batch in loader:
+            places = batch[key].input_id
+            label = batch[key].edge_label
+            assert label.tolist() == [*(places + 1), *([0] * len(places))]
+            check = dict(zip(("r", "pairs", "amount", "exclude"), (r, mine, 1, "reverse")))
+            batch[key].__dict__["edge_label"] = np.repeat([1, 0], len(places))
+            check_pairs(batch, strict=False, **check)
+    with open_links(key, neg_sampling=("triplet", 3)) as loader:
+        batch = next(iter(loader))
+        n = batch[key].batch_size
+        assert batch[key[0]].src_index.shape == batch[key[2]].dst_pos_index.shape == (n,)
+        assert batch[key[2]].dst_neg_index.shape == (n, 3) and "edge_label_index" not in batch[key]
+        ends = batch[key[0]].n_id[batch[key[0]].src_index], batch[key[2]].n_id[
+            batch[key[2]].dst_pos_index]
+        assert (np.stack(ends) == pairs[:, batch[key].input_id]).all()
+# The same whoever draws them; by degree and from the batch; all kinds of sampling.
+for more in dict(negatives="degree"), dict(negatives="batch"), dict(weight_attr="edge_weight"):
+    more.update(neg_sampling=1, num_neighbors=[3, 2])
+    with open_links(writes, **more) as one, open_links(writes, samplers=2, **more) as two:
+        for a, b in zip(one, two, strict=True):
+            same(a, b)
+            assert (a[writes].edge_label_index[0] < len(a["author"].n_id)).all()
+print("ok")
+"""
+
+
+def test_links(box):
+    """Pairs of a relation, between two types in both orders and within one: against a search in
+    breadth of the graph that lacks their edges."""
+    assert run(box, HEAD + LINKS, typed_dataset(box, reverse=True)) == "ok\n"
 
 
 def typed_job(box, folder, **sampler):
@@ -286,8 +395,8 @@ def says(words, *arguments, **named):
     said = refused(open_loader, path, *arguments, **named)
     assert words in said, said
 
-says("'paper', wanted 'author'", input_nodes=("paper", [1]))
-says("'paper', wanted 'author'", input_nodes="paper")
+says("has vertex 65, wanted 0 to 64", input_nodes=("paper", [65]))
+says("lists are of 'author': give ids", input_nodes=("paper", "train"))
 says("'nobody', wanted one of 'author', 'paper'", input_nodes=("nobody", [1]))
 says("has vertex 64, wanted 0 to 63", input_nodes=("author", [64]))
 unknown = {("author", "x", "paper"): [1]}
@@ -295,8 +404,13 @@ says("wanted relations of the graph: ('author', 'writes', 'paper')", unknown)
 says("has nothing for ('paper', 'cites', 'paper')", {("author", "writes", "paper"): [1, 1]})
 says("adj='csc': is for graphs of one type", adj="csc", arrays="pyg") if arrays_of_pyg else None
 says("sampler.subgraph", subgraph_type="induced")
-said = refused(sluice.LinkNeighborLoader, path, [1], batch_size=2)
-assert "is a graph with types ('author'" in said, said
+for wrong, words in ((None, "is of no relation"), (keys[0], "which has no reverse_of"),
+                     (("author", "x", "paper"), "wanted relations of the graph"),
+                     ((keys[0], [[64], [0]]), "wanted a number within type author")):
+    if wrong == keys[0]:
+        continue
+    said = refused(sluice.LinkNeighborLoader, path, [1], wrong, batch_size=2)
+    assert words in said, said
 assert "the graph has types" in refused(sluice.open(path).to_scipy)
 plain = sys.argv[2]
 for wrong in dict(input_nodes=("author", [1])), dict(num_neighbors={("a", "b", "c"): [1]}):
@@ -390,6 +504,21 @@ for n in 1, 2:  # without times, seed by seed
                         assert store.e_id[of == tree].tolist() == ones[done][r.key].e_id.tolist()
                     done += 1
             assert done == len(nodes)
+more = dict(input_nodes=("paper", [1, 2]), time_attr="time")
+said = refused(open_loader, "timed", input_time=[3, 4], **more)
+assert said.startswith("input_time: is of 'paper', wanted vertices of 'author'"), said
+said = refused(open_loader, "timed", **more)
+assert "vertices of type paper, wanted those of author, which have times" in said, said
+for seeds in ("paper", [3, 8, 1]), ("author", [5, 2, 9]):  # trees whose seeds are of any type
+    with open_loader(path, [4, 3], batch_size=1, input_nodes=seeds, shuffle=False) as alone:
+        with open_loader(path, [4, 3], batch_size=3, input_nodes=seeds, shuffle=False,
+                         disjoint=True) as loader:
+            (batch,), ones = list(loader), list(alone)
+    assert batch[seeds[0]].batch[:3].tolist() == [0, 1, 2]
+    for tree, one in enumerate(ones):
+        for t in schema.types:
+            mine = batch[t.name].n_id[batch[t.name].batch == tree]
+            assert mine.tolist() == one[t.name].n_id.tolist(), t
 assert "has no node_time.npy" in refused(open_loader, path, time_attr="time")
 said = refused(open_loader, path, time_attr="time", input_nodes=[1], input_time=[3])
 assert "has no edge_time.SOURCE.NAME.TARGET.npy, such as edge_time.author.writes.paper" in said
@@ -431,6 +560,9 @@ def edges_of(batch, key):
     ends = batch[key[0]].n_id[source], batch[key[2]].n_id[target]
     return sorted(zip(*(end.tolist() for end in ends), batch[key].e_id.tolist()))
 
+"""
+
+PYG_NODES = """
 ids = torch.tensor([9, 5, 63, 0, 40])
 more = dict(input_nodes=("author", ids), batch_size=2)
 with sluice.NeighborLoader(path, [-1, -1, -1], **more) as loader:
@@ -609,14 +741,69 @@ says("adj='csc': is for graphs of one type", adj="csc", arrays="pyg")
 print("ok")
 """
 
+PYG_LINKS = """
+# Pairs: the same vertices, edges and fields without exclusion and negatives; others by their shape.
+writes = ("author", "writes", "paper")
+data[writes].edge_label = torch.zeros(data[writes].num_edges)  # of others than the batch's
+pairs = data[writes].edge_index[:, [5, 0, 9, 9, 30]]
+labels = torch.arange(5) % 3
+def theirs_of_links(*arguments, **named):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return torch_geometric.loader.LinkNeighborLoader(*arguments, **named)
+for mode in None, "binary", "triplet":
+    label = None if mode == "triplet" else labels
+    more = dict(edge_label_index=(writes, pairs), batch_size=2, neg_sampling=mode, edge_label=label)
+    own = dict(more, exclude="none", label_shift=mode == "binary")
+    with sluice.LinkNeighborLoader(data, [-1, -1], **own) as loader:
+        for ours, wanted in zip(loader, theirs_of_links(data, [-1, -1], **more), strict=True):
+            if mode is None:
+                for t in wanted.node_types:
+                    assert ours[t].n_id.sort()[0].tolist() == wanted[t].n_id.sort()[0].tolist()
+                for key in wanted.edge_types:
+                    assert edges_of(ours, key) == edges_of(wanted, key)
+            for key in "author", "paper", writes:
+                extra = {"edge_label_weight", "batch_size"}
+                extra |= {"num_sampled_nodes", "num_sampled_edges"}
+                nothing = {"edge_label_time", "seed_time", "batch"}
+                nothing |= {"edge_label"} if mode == "triplet" else set()  # of all edges
+                assert set(ours[key].keys()) - extra == set(wanted[key].keys()) - nothing, (
+                    mode, key, ours[key], wanted[key])
+            assert torch.equal(ours[writes].input_id, wanted[writes].input_id)
+            n = len(wanted[writes].input_id)
+            if mode == "triplet":
+                sides = ("author", "src_index"), ("paper", "dst_pos_index")
+                for t, name in sides:
+                    assert torch.equal(ours[t].n_id[ours[t][name]], wanted[t].n_id[wanted[t][name]])
+                assert ours["paper"].dst_neg_index.shape == wanted["paper"].dst_neg_index.shape
+                continue
+            for end, t in enumerate(("author", "paper")):
+                a, b = (batch[t].n_id[batch[writes].edge_label_index[end, :n]]
+                        for batch in (ours, wanted))
+                assert torch.equal(a, b)
+            assert torch.equal(ours[writes].edge_label, wanted[writes].edge_label)
+del data[writes].edge_label
+print("ok")
+"""
+
+
+def beside_pyg(box, program):
+    says = REFUSED[: REFUSED.index("says(\"has vertex 65")]
+    os.makedirs(box.path(ENV["TMPDIR"]))
+    env = {**ENV, "TMPDIR": box.path(ENV["TMPDIR"])}
+    python = python_with("torch_geometric")
+    out = run(box, HEAD + says + PYG + program, typed_dataset(box), python=python, env=env)
+    assert out == "ok\n"
+
 
 @whole
 def test_beside_pyg(box):
     """The same vertices and edges as PyG's loader with all neighbours; trim_to_layer() changes
     nothing; a HeteroData in memory, saved and opened again."""
-    says = REFUSED[: REFUSED.index("says(\"'paper'")]
-    os.makedirs(box.path(ENV["TMPDIR"]))
-    env = {**ENV, "TMPDIR": box.path(ENV["TMPDIR"])}
-    python = python_with("torch_geometric")
-    out = run(box, HEAD + says + PYG, typed_dataset(box), python=python, env=env)
-    assert out == "ok\n"
+    beside_pyg(box, PYG_NODES)
+
+
+@whole
+def test_links_beside_pyg(box):
+    """Pairs, and what a batch says of them, where PyG's loader of links has it."""
+    beside_pyg(box, PYG_LINKS)

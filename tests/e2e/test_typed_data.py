@@ -713,16 +713,6 @@ def test_options_that_do_not_go_with_types(box):
         refused(box, said, word, output="made")
 
 
-def test_everything_else_refuses_them(box):
-    folder_of(box, draw(1), "rows")
-    box.sluice("import", "typed", "src", "--out", "made").ok()
-    said = "has several types (5 of vertices, 5 relations)"
-    for command in (
-        ["split-edges", "made", "--val", "0.1", "--test", "0.1", "--out", "x"],
-    ):
-        refused(box, box.sluice(*command), said)
-
-
 def test_features_by_type_lie_on_several_drives_by_links(box):
     """No stripes of them; following the advice the data set is what it was."""
     box.sluice("generate", "typed", "--nodes", "90", "--out", "made", "-q").ok()

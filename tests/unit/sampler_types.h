@@ -70,8 +70,11 @@ static inline void setup(void)
     fx.label = fixture_alloc(PARTS[0].n * sizeof *fx.label);
     for (uint32_t r = 0; r < RELATIONS; r++) {
         const uint32_t t = RELATION[r].target;
-        relations[r] = (struct sl_relation){
-            .source = RELATION[r].source, .target = t, .first_row = row, .first_edge = e};
+        relations[r] = (struct sl_relation){.source = RELATION[r].source,
+                                            .target = t,
+                                            .first_row = row,
+                                            .first_edge = e,
+                                            .reverse_of = r == 0 ? 2 : SL_NO_RELATION};
         for (uint32_t v = PARTS[t].first; v < PARTS[t].first + PARTS[t].n; v++) {
             fx.indptr[row++] = e;
             for (uint32_t j = 0; j < degree_of(r, v); j++)
@@ -92,7 +95,12 @@ static inline void setup(void)
         .indices_dtype = SL_DTYPE_I32,
         .label = fx.label,
         .n_classes = 7,
-        .typed = {TYPES, RELATIONS, row, types, relations},
+        .typed = {.n_types = TYPES,
+                  .n_relations = RELATIONS,
+                  .n_rows = row,
+                  .type = types,
+                  .relation = relations,
+                  .linked = SL_NO_RELATION},
     };
     fx.topology.view = (struct sl_topology_view){
         .n_nodes = N, .indptr = fx.indptr, .indices = fx.indices, .indices_dtype = SL_DTYPE_I32};

@@ -24,6 +24,7 @@ static const struct other {
     {.path = "name", .value = "other"},
     {.path = "dataset", .value = "elsewhere"},
     {.path = "task.kind", .value = "link"},
+    {.path = "task.relation", .value = "writes", .beside = "task.kind=link"},
     {.path = "task.dim", .value = "32"},
     {.path = "task.decoder", .value = "mlp"},
     {.path = "task.combine", .value = "concat", .beside = "task.kind=link"},

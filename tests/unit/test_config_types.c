@@ -136,7 +136,8 @@ static const struct {
 } refused[] = {
     {", \"kind\": \"walk\"}", "sampler.kind: found \"walk\"", "khop or weighted or labor"},
     {", \"subgraph\": \"induced\", \"expand\": \"new\"}", "sampler.subgraph: found", "directional"},
-    {"}, \"task\": {\"kind\": \"link\"}", "task.kind: found \"link\"", "wanted node"},
+    {"}, \"task\": {\"kind\": \"link\", \"hard\": {\"kind\": \"walks\"}}",
+     "task.hard.kind: found \"walks\"", "one relation"},
     {"}, \"order\": {\"kind\": \"proximity\"}", "order.kind: found \"proximity\"", "shuffled"},
     {"}, \"cache\": {\"policy\": \"degree\"}", "cache.policy: found \"degree\"", "auto or none"},
 };
@@ -159,6 +160,26 @@ TEST(what_typed_graphs_lack_is_refused_with_its_key)
     must_parse("[3, 2]", "}, \"cache\": {\"policy\": \"degree\"}, "
                          "\"store\": {\"features\": \"storage\"}");
     ck_assert_int_eq(sl_config_check_types(&config, &typed), SL_OK);
+}
+
+static void with_a_gpu(const char *keys)
+{
+    must_parse("[3, 2]", keys);
+    config.devices[config.n_devices++] = (struct sl_device_config){.kind = SL_DEVICE_CUDA};
+}
+
+TEST(gpus_take_seeds_of_the_first_type_and_no_pairs)
+{
+    const struct sl_dataset of_others = {
+        .path = "d", .typed = {.n_types = 2, .n_relations = 2, .type = types, .listed = 1}};
+    with_a_gpu("}");
+    ck_assert_int_eq(sl_config_check_types(&config, &typed), SL_OK);
+    ck_assert_int_eq(sl_config_check_types(&config, &of_others), SL_EUNSUPPORTED);
+    message_has("whose lists are not of the first of them, wanted \"cpu\"");
+    with_a_gpu("}, \"task\": {\"kind\": \"link\"}");
+    ck_assert_int_eq(sl_config_check_types(&config, &typed), SL_EUNSUPPORTED);
+    message_has("devices: found a GPU for devices[");
+    message_has("task.kind \"link\", wanted \"cpu\"");
 }
 
 TEST(lists_by_relation_are_of_typed_graphs_alone)

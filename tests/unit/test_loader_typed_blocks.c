@@ -6,9 +6,29 @@
 
 // ---- the reference ------------------------------------------------------------------------------
 
-// A relation as a plain graph of all vertices, of which others than its targets have no edges.
+// Pairs of the linked relation whose edges, and their reverses, the batch in hand does not see.
+enum { GONE_MAX = 16 };
+static struct {
+    uint32_t n, linked, reverse;
+    uint32_t pair[GONE_MAX][2];
+} gone;
+
+static bool is_gone(uint32_t r, uint32_t source, uint32_t v)
+{
+    for (uint32_t i = 0; i < gone.n; i++) {
+        const uint32_t *pair = gone.pair[i];
+        if ((r == gone.linked && pair[0] == source && pair[1] == v) ||
+            (r == gone.reverse && pair[1] == source && pair[0] == v))
+            return true;
+    }
+    return false;
+}
+
+// A relation as a plain graph of all vertices, of which others than its targets have no edges, and
+// nobody those that are gone.
 struct plain {
     uint64_t *indptr, first_edge;
+    int32_t *indices;
     struct sl_topology_view view;
 };
 
@@ -17,18 +37,29 @@ static struct plain plain_of(uint32_t r)
     struct plain p = {.indptr = fixture_alloc((N + 1) * sizeof(uint64_t)),
                       .first_edge = relations[r].first_edge};
     const struct sl_vertex_type *t = &types[relations[r].target];
+    p.indices = gone.n ? fixture_alloc((relations[r].n_edges + 1) * sizeof *p.indices) : NULL;
     p.indptr[0] = 0;
     for (uint32_t v = 0; v < N; v++) {
         const bool is_row = v >= t->first && v < t->first + t->n;
         const uint64_t row = is_row ? relations[r].first_row + v - t->first : 0;
-        p.indptr[v + 1] = p.indptr[v] + (is_row ? fx.indptr[row + 1] - fx.indptr[row] : 0);
+        p.indptr[v + 1] = p.indptr[v];
+        if (is_row && gone.n == 0)
+            p.indptr[v + 1] += fx.indptr[row + 1] - fx.indptr[row];
+        for (uint64_t e = fx.indptr[row]; is_row && gone.n && e < fx.indptr[row + 1]; e++)
+            if (!is_gone(r, (uint32_t)fx.indices[e], v))
+                p.indices[p.indptr[v + 1]++] = fx.indices[e];
     }
     p.view = (struct sl_topology_view){.n_nodes = N,
                                        .indptr = p.indptr,
-                                       .indices = fx.indices + p.first_edge,
+                                       .indices = gone.n ? p.indices : fx.indices + p.first_edge,
                                        .indices_dtype = SL_DTYPE_I32,
                                        .weight_prefix = fx.weight_prefix + p.first_edge};
     return p;
+}
+
+static uint32_t type_of(uint32_t v)
+{
+    return sl_typed_type_of(&fx.topology.dataset.typed, v);
 }
 
 struct list {
@@ -102,6 +133,7 @@ static void expect_rows(const struct sl_draw_plan *plan, const struct sl_block *
     }
     sl_idmap_destroy(map);
     free(p.indptr);
+    free(p.indices);
 }
 
 static void expect_parts(const struct sl_block *b)
@@ -127,8 +159,9 @@ static void expect_block(const struct sl_draw_plan *plan, const struct sl_block 
     must(sl_typed_block_check(b, &fx.topology.dataset.typed));
     memset(known, 0, sizeof known);
     for (uint32_t i = 0; i < b->n_seeds; i++)
-        number_of(&known[0], seeds[i]);
-    known[0].after[0] = b->n_seeds;
+        number_of(&known[type_of(seeds[i])], seeds[i]);
+    for (uint32_t t = 0; t < TYPES; t++)
+        known[t].after[0] = known[t].n;
     uint64_t n_edges = 0;
     for (uint32_t h = 0; h < plan->n_hops; h++) {
         for (uint32_t r = 0; r < RELATIONS; r++) {
@@ -165,6 +198,110 @@ LOOP_TEST(blocks_are_those_of_plain_relations, 0, SL_COUNT_OF(PLANS))
     }
 }
 
+// Of several types, type after type; labels are those of the first.
+static const uint32_t MIXED[] = {7, 0, 499, 250, 700, 500, 501, 799, 800, 955, 801, 1000};
+
+LOOP_TEST(seeds_may_be_of_any_type, 0, SL_COUNT_OF(PLANS))
+{
+    static const struct {
+        uint32_t first, n;
+    } of[] = {{0, 12}, {3, 4}, {4, 4}, {8, 1}, {11, 1}};
+    for (uint32_t i = 0; i < SL_COUNT_OF(of); i++) {
+        const uint32_t *seeds = MIXED + of[i].first;
+        struct sl_block *b = fixture_draw(&drawer, &PLANS[_i], 1, i, seeds, of[i].n);
+        const int32_t *labels = sl_view_targets(sl_block_here(b));
+        expect_block(&PLANS[_i], b, seeds);
+        for (uint32_t s = 0; s < of[i].n; s++)
+            ck_assert_int_eq(labels[s], seeds[s] < PARTS[0].n ? (int32_t)(seeds[s] % 7) : -1);
+        free(b);
+    }
+}
+
+static int ascending(const void *a, const void *b)
+{
+    const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+// Pairs of a relation, all edges but the last; their ends, ascending, and in `pairs` their numbers.
+static uint32_t choose_gone(uint32_t linked, uint32_t reverse, uint32_t batch, uint32_t *ends,
+                            uint32_t pairs[GONE_MAX][2])
+{
+    uint32_t n = 0;
+    gone.n = batch == 0 ? 2 : GONE_MAX;
+    gone.linked = linked;
+    gone.reverse = reverse;
+    for (uint32_t i = 0; i < gone.n; i++) { // some twice; each other one by its reverse
+        const bool back = i / 2 % 2 && reverse != SL_NO_RELATION;
+        const struct sl_relation *r = &relations[back ? reverse : linked];
+        const uint64_t e = r->first_edge + fixture_word(i / 2, batch) % r->n_edges;
+        const uint64_t row =
+            sl_row_of_edge(&fx.topology.dataset, r->first_row, types[r->target].n, e);
+        gone.pair[i][back] = (uint32_t)fx.indices[e];
+        gone.pair[i][!back] = (uint32_t)(types[r->target].first + row - r->first_row);
+    }
+    gone.pair[gone.n - 1][0] = (uint32_t)types[relations[linked].source].first + 3;
+    uint32_t all[2 * GONE_MAX];
+    memcpy(all, gone.pair, sizeof all);
+    qsort(all, 2 * gone.n, sizeof *all, ascending);
+    for (uint32_t i = 0; i < 2 * gone.n; i++)
+        if (n == 0 || ends[n - 1] != all[i])
+            ends[n++] = all[i];
+    for (uint32_t i = 0; i < 2 * gone.n; i++)
+        for (uint32_t k = 0; k < n; k++)
+            if (ends[k] == gone.pair[i / 2][i % 2])
+                pairs[i / 2][i % 2] = k;
+    return n;
+}
+
+static struct sl_block *draw_without(const struct sl_draw_plan *plan, uint32_t batch,
+                                     const uint32_t *seeds, uint32_t n,
+                                     const struct sl_target_edges *targets)
+{
+    const uint64_t capacity = 1 << 22;
+    struct sl_draw_job job = {.plan = plan,
+                              .epoch = 1,
+                              .batch = batch,
+                              .seeds = seeds,
+                              .n_seeds = n,
+                              .targets = targets,
+                              .block = fixture_alloc(capacity),
+                              .capacity = capacity};
+    uint64_t wanted;
+    must(sl_drawer_draw(&drawer, &job, &wanted));
+    return job.block;
+}
+
+// Of a relation between two types, whose reverse another one has, and of one within a type.
+LOOP_TEST(target_edges_leave_with_their_reverses, 0, 8)
+{
+    static const struct sl_draw_plan plans[] = {
+        {.n_hops = 2, .fanout = {-1, -1}, .stream = SL_RNG_SAMPLE},
+        {.n_hops = 3, .fanout = {5, 4, 3}, .stream = SL_RNG_SAMPLE, .expand_new = true},
+        {.kind = SL_SAMPLER_LABOR, .n_hops = 2, .fanout = {5, 4}, .stream = SL_RNG_SAMPLE},
+    };
+    const bool within = _i % 2, reverse = _i / 2 % 2;
+    struct sl_typed *typed = &fx.topology.dataset.typed;
+    fx.topology.view.lists_rise = fx.topology.dataset.lists_rise = false;
+    typed->linked = within ? 1 : 2;
+    for (uint32_t batch = 0; batch < 4; batch++) {
+        uint32_t ends[2 * GONE_MAX], pairs[GONE_MAX][2];
+        const uint32_t back = !reverse ? SL_NO_RELATION : within ? 1 : 0;
+        const uint32_t n = choose_gone(typed->linked, back, batch, ends, pairs);
+        const struct sl_target_edges targets = {
+            .pairs = &pairs[0][0], .n = gone.n, .reverse = reverse};
+        for (uint32_t i = 0; i < SL_COUNT_OF(plans); i++) {
+            struct sl_block *all = draw_without(&plans[i], batch, ends, n, NULL),
+                            *b = draw_without(&plans[i], batch, ends, n, &targets);
+            expect_block(&plans[i], b, ends);
+            EXPECT(i > 0 || b->n_edges < all->n_edges, "nothing is gone");
+            free(all);
+            free(b);
+        }
+    }
+    gone.n = 0;
+}
+
 LOOP_TEST(memory_of_the_exact_size_is_enough, 0, SL_COUNT_OF(PLANS))
 {
     fixture_expect_exact_size(&drawer, &PLANS[_i], 1, 2, SEEDS, 9);
@@ -185,7 +322,8 @@ TEST(a_graph_of_one_relation_draws_what_a_plain_one_does)
         must(sl_drawer_init(&d, &graph.topology, sl_kernels_cpu()));
         struct sl_block *plain = fixture_draw(&d, &plans[i], 1, 2, SEEDS, 9);
         sl_drawer_fini(&d);
-        ds->typed = (struct sl_typed){1, 1, N, &type, &relation};
+        ds->typed = (struct sl_typed){
+            .n_types = 1, .n_relations = 1, .n_rows = N, .type = &type, .relation = &relation};
         must(sl_drawer_init(&d, &graph.topology, sl_kernels_cpu()));
         struct sl_block *b = fixture_draw(&d, &plans[i], 1, 2, SEEDS, 9);
         ck_assert_mem_eq(b->n_nodes, plain->n_nodes, sizeof b->n_nodes);
@@ -243,9 +381,10 @@ static int draw(const struct sl_draw_plan *plan, const uint32_t *seeds, uint32_t
 
 TEST(what_can_not_be_drawn)
 {
-    const uint32_t other[] = {500}, twice[] = {1, 2, 1};
+    const uint32_t other[] = {N}, twice[] = {1, 2, 1}, mixed[] = {1, 500, 2};
     struct sl_draw_plan plan = PLANS[0];
-    ck_assert_int_eq(draw(&plan, other, 1), SL_EPROTO); // no vertex of the type with labels
+    ck_assert_int_eq(draw(&plan, other, 1), SL_EPROTO);
+    ck_assert_int_eq(draw(&plan, mixed, 3), SL_EPROTO); // not type after type
     ck_assert_int_eq(draw(&plan, twice, 3), SL_EPROTO);
     plan.degrees = true;
     ck_assert_int_eq(draw(&plan, SEEDS, 3), SL_EUNSUPPORTED);
@@ -389,4 +528,4 @@ TEST(batches_beside_each_other)
     }
 }
 
-RUN_TESTS()
+RUN_TESTS(.timeout_s = 60)

@@ -750,6 +750,106 @@ TEST(blocks_carry_the_pairs_of_their_seeds)
     free(b);
 }
 
+// A graph of two sides whose edges lead from the first to the second is a relation between two
+// types: the same pairs in another numbering, whose seeds stand type after type.
+LOOP_TEST(pairs_of_a_relation_are_those_of_two_sides, 0, 3 * 2 * 2)
+{
+    enum { FIRST = 12, ALL = 90, OTHERS = 7, BATCH = 30 };
+    static const enum sl_negatives_kind kinds[] = {SL_NEGATIVES_UNIFORM, SL_NEGATIVES_DEGREE,
+                                                   SL_NEGATIVES_BATCH};
+    const bool list = _i / 3 % 2, reversed = _i / 6; // the targets' type is before the sources'
+    const uint32_t n_second = ALL - FIRST;
+    config.task.negatives = kinds[_i % 3];
+    config.task.strict = SL_STRICT_ALL;
+    config.task.exclude = SL_EXCLUDE_SELF;
+    config.task.per_positive = 3;
+    memset(times, 0, sizeof times);
+    for (uint32_t i = 0; i < 500; i++)
+        add_edge(i * 7 % FIRST, FIRST + i * i % n_second);
+    for (uint32_t v = FIRST; v < ALL - 1; v++) // a source whose negatives are one
+        times[0][v] = 1;
+    build(ALL, false);
+    ds.first_side = FIRST;
+    uint32_t pairs_listed[2 * 60];
+    for (uint32_t i = 0; i < 60; i++) {
+        pairs_listed[2 * i] = (uint32_t)indices[i * 3];
+        pairs_listed[2 * i + 1] = target_of[i * 3];
+    }
+    if (list)
+        ds.edges[SL_SPLIT_TRAIN] = (struct sl_pair_list){.n = 60, .ids = pairs_listed};
+    // Behind a type and a relation that nobody asks for.
+    const uint32_t sources = OTHERS + (reversed ? n_second : 0),
+                   targets = OTHERS + (reversed ? 0 : FIRST);
+    struct sl_vertex_type types[3] = {{.n = OTHERS}, {.first = OTHERS}};
+    types[1].n = reversed ? n_second : FIRST;
+    types[2] = (struct sl_vertex_type){.first = OTHERS + types[1].n, .n = ALL - types[1].n};
+    struct sl_relation relation[] = {{.reverse_of = SL_NO_RELATION},
+                                     {.source = reversed ? 2 : 1,
+                                      .target = reversed ? 1 : 2,
+                                      .first_row = OTHERS,
+                                      .reverse_of = SL_NO_RELATION,
+                                      .n_edges = ds.n_edges}};
+    uint64_t *rows = fixture_alloc((OTHERS + n_second + 1) * sizeof *rows);
+    int32_t *ids = fixture_alloc(ds.n_edges * sizeof *ids);
+    uint32_t own_listed[2 * 60];
+    memset(rows, 0, OTHERS * sizeof *rows);
+    for (uint32_t v = FIRST; v <= ALL; v++)
+        rows[OTHERS + v - FIRST] = indptr[v];
+    for (uint64_t e = 0; e < ds.n_edges; e++)
+        ids[e] = indices[e] + (int32_t)sources;
+    for (uint32_t i = 0; i < 120; i++)
+        own_listed[i] = pairs_listed[i] + (i % 2 ? targets - FIRST : sources);
+    struct sl_dataset typed = ds;
+    typed.n_nodes = OTHERS + ALL;
+    typed.indptr = rows;
+    typed.indices = ids;
+    typed.first_side = 0;
+    typed.typed = (struct sl_typed){.n_types = 3,
+                                    .n_relations = 2,
+                                    .n_rows = OTHERS + n_second,
+                                    .type = types,
+                                    .relation = relation,
+                                    .linked = 1};
+    if (list)
+        typed.edges[SL_SPLIT_TRAIN].ids = own_listed;
+    struct sl_pair_maker plain_maker, own;
+    ck_assert_int_eq(sl_pair_maker_init(&plain_maker, &config, &ds), SL_OK);
+    ck_assert_int_eq(sl_pair_maker_init(&own, &config, &typed), SL_OK);
+    uint32_t items[BATCH];
+    for (uint32_t i = 0; i < BATCH; i++)
+        items[i] = i * 5 % (list ? 60 : (uint32_t)ds.n_edges);
+    for (uint32_t batch = 0; batch < 4; batch++) {
+        ck_assert_int_eq(sl_pair_maker_make(&plain_maker, 1, batch, items, BATCH), SL_OK);
+        ck_assert_int_eq(sl_pair_maker_make(&own, 1, batch, items, BATCH), SL_OK);
+        const struct sl_pairs a = plain_maker.pairs, b = own.pairs;
+        ck_assert_uint_eq(a.n, b.n);
+        ck_assert_uint_eq(plain_maker.n_seeds, own.n_seeds);
+        for (uint32_t i = 0; i < a.n; i++) {
+            const uint32_t u = plain_maker.seeds[a.ids[2 * i]];
+            const uint32_t v = plain_maker.seeds[a.ids[2 * i + 1]];
+            ck_assert_uint_eq(own.seeds[b.ids[2 * i]], u + sources);
+            ck_assert(a.weight[i] == b.weight[i] && a.shift[i] == b.shift[i]);
+            if (a.weight[i] > 0) // else there is no target
+                ck_assert_uint_eq(own.seeds[b.ids[2 * i + 1]], v + targets - FIRST);
+        }
+        for (uint32_t s = 1; s < own.n_seeds; s++)
+            ck_assert_uint_le(sl_typed_type_of(&typed.typed, own.seeds[s - 1]),
+                              sl_typed_type_of(&typed.typed, own.seeds[s]));
+    }
+    struct sl_link_items drawn = sl_link_items_of(&typed, SL_SPLIT_TRAIN, 0);
+    drawn.n_positive = 0;
+    for (uint32_t i = 0; i < 200; i++) {
+        uint32_t pair[2];
+        sl_link_items_pair(&drawn, i, pair);
+        ck_assert_uint_eq(sl_typed_type_of(&typed.typed, pair[0]), relation[1].source);
+        ck_assert_uint_eq(sl_typed_type_of(&typed.typed, pair[1]), relation[1].target);
+    }
+    sl_pair_maker_fini(&plain_maker);
+    sl_pair_maker_fini(&own);
+    free(rows);
+    free(ids);
+}
+
 TEST(probe_batches_are_of_pairs)
 {
     struct sl_block_estimate e;

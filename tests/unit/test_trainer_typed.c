@@ -298,6 +298,51 @@ LOOP_TEST(gradients_are_finite_differences_of_the_naive_model, 0, SL_COUNT_OF(VA
     scene_fini(&s);
 }
 
+// Seeds of two types, and of one that is not the first.
+LOOP_TEST(gradients_of_links_are_finite_differences, 0, 3 * 2)
+{
+    static const enum sl_model_kind kinds[] = {SL_MODEL_RSAGE, SL_MODEL_RGAT, SL_MODEL_RGCN};
+    const uint32_t n_papers = _i % 2 ? 0 : SEEDS, n_authors = 6, dim = 4;
+    const struct variant v = {
+        "links", kinds[_i / 2], 2, SL_NORM_NONE, SL_CONFIG_ELU, SL_RELATIONS_SUM, 0, 0, 0};
+    struct scene s = {.config = config_of(&v)};
+    struct sl_objective objective;
+    struct sl_loss_result loss;
+    struct fixture_rng r = {.seed = 9};
+    graph.typed.linked = _i % 2 ? 6 : 0; // topic -likes-> author, author -writes-> paper
+    fixture_link(&s.config, dim, SL_DECODER_DISTMULT, SL_COMBINE_PRODUCT, SL_PAIR_LOSS_BCE);
+    assert_ok(sl_objective_init(&objective, &s.config, NULL));
+    assert_ok(sl_model_init(&s.model, &s.config, 0, &graph.typed, &objective, sl_device_host(),
+                            sl_kernels_cpu()));
+    s.block = typed_block_with(&graph, SEED_IDS, n_papers, n_authors, 2, 3, CLASSES, 11);
+    s.block = fixture_pair(s.block, 6, 2, 3);
+    assert_ok(sl_typed_block_check(s.block, &graph.typed));
+    assert_ok(sl_block_check_shape(s.block, s.block->bytes, sl_model_block_shape(&s.model)));
+    s.x = typed_input(&graph, s.block, 21);
+    s.params = fixture_params(&s.model, 31);
+    s.gradient = fixture_alloc((s.model.n_params + 1) * sizeof *s.gradient);
+    train(&s, &loss);
+    float *wanted = s.gradient;
+    s.gradient = fixture_alloc((s.model.n_params + 1) * sizeof *s.gradient);
+    for (uint32_t t = 0; t < s.model.n_tensors; t++)
+        for (uint32_t k = 0; k < 3; k++) {
+            const struct sl_tensor *tensor = &s.model.tensor[t];
+            const uint64_t at = tensor->offset + fixture_word(&r) % sl_tensor_count(tensor);
+            const float kept = s.params[at], step = 4e-3f;
+            double slope = 0;
+            for (int side = 1; side >= -1; side -= 2) {
+                s.params[at] = kept + (float)side * step;
+                train(&s, &loss);
+                slope += side * loss.loss / (2 * (double)step);
+            }
+            s.params[at] = kept;
+            check_near(tensor->name, (double)wanted[at], slope, 1e-2);
+        }
+    free(wanted);
+    sl_objective_fini(&objective);
+    scene_fini(&s);
+}
+
 LOOP_TEST(learned_rows_of_types_without_features_have_their_gradient, 0, SL_COUNT_OF(VARIANTS) * 2)
 {
     const struct variant *v = &VARIANTS[_i / 2];
@@ -473,9 +518,6 @@ TEST(what_a_model_cannot_be_is_refused_by_name)
     c = config_of(&VARIANTS[9]);
     c.model.blocks = 4;
     check_refused(&c, "model.hidden: found 6 with 4 blocks", "model.blocks");
-    c = config_of(&VARIANTS[0]);
-    fixture_link(&c, 4, SL_DECODER_DOT, SL_COMBINE_PRODUCT, SL_PAIR_LOSS_BCE);
-    check_refused(&c, "links", "task.kind");
     c = config_of(&VARIANTS[0]);
     c.model.kind = SL_MODEL_GCN;
     check_refused(&c, "\"gcn\"", "rsage");

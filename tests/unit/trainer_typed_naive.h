@@ -138,10 +138,12 @@ static inline void typed_hop(const struct typed_graph *g, struct typed_nodes *no
     }
 }
 
-// To be freed with free(). Seeds are papers, and every third one has no label.
-static inline struct sl_block *typed_block(const struct typed_graph *g, const uint32_t *seeds,
-                                           uint32_t n_seeds, uint32_t n_hops, uint32_t fanout,
-                                           uint32_t classes, uint64_t batch)
+// To be freed with free(). Seeds are papers, and every third one has no label; behind them so many
+// authors, from the first one on.
+static inline struct sl_block *typed_block_with(const struct typed_graph *g, const uint32_t *seeds,
+                                                uint32_t n_seeds, uint32_t n_authors,
+                                                uint32_t n_hops, uint32_t fanout, uint32_t classes,
+                                                uint64_t batch)
 {
     char *base = fixture_alloc(1 << 20);
     struct sl_block *b = (struct sl_block *)(void *)base;
@@ -156,7 +158,11 @@ static inline struct sl_block *typed_block(const struct typed_graph *g, const ui
                            .batch = batch,
                            .epoch = 3,
                            .n_hops = n_hops,
-                           .n_seeds = n_seeds};
+                           .n_seeds = n_seeds + n_authors};
+    for (uint32_t i = 0; i < n_authors; i++) {
+        typed_local(&nodes[1], i);
+        labels[n_seeds + i] = -1;
+    }
     for (uint32_t i = 0; i < n_seeds; i++) {
         typed_local(&nodes[0], seeds[i]);
         labels[i] = i % 3 == 2 ? -1 : (int32_t)((seeds[i] * 7u) % classes);
@@ -185,13 +191,20 @@ static inline struct sl_block *typed_block(const struct typed_graph *g, const ui
             memcpy(base + at, &id, sizeof id);
         }
     at = sl_align_up(at, 64);
-    b->label_offset = typed_put(base, &at, labels, n_seeds * 4ull);
+    b->label_offset = typed_put(base, &at, labels, b->n_seeds * 4ull);
     head.runs_offset = typed_put(base, &at, runs, head.n_runs * sizeof *runs);
     b->typed_offset = at;
     memcpy(base + at, &head, sizeof head);
     memcpy(base + at + sizeof head, types, sizeof types);
     b->bytes = sl_align_up(at + sizeof head + sizeof types, 64);
     return b;
+}
+
+static inline struct sl_block *typed_block(const struct typed_graph *g, const uint32_t *seeds,
+                                           uint32_t n_seeds, uint32_t n_hops, uint32_t fanout,
+                                           uint32_t classes, uint64_t batch)
+{
+    return typed_block_with(g, seeds, n_seeds, 0, n_hops, fanout, classes, batch);
 }
 
 // Features of the block's vertices, as trainer/feed/typed_block.h wants them.

@@ -65,7 +65,8 @@ static inline void tb_graph_make(struct tb_graph *g)
 {
     static const uint32_t width[TB_TYPES] = {4, 0, 3, 5, 6};
     *g = (struct tb_graph){0};
-    g->ds.typed = (struct sl_typed){TB_TYPES, TB_RELATIONS, 0, g->type, g->relation};
+    g->ds.typed = (struct sl_typed){
+        .n_types = TB_TYPES, .n_relations = TB_RELATIONS, .type = g->type, .relation = g->relation};
     for (uint32_t t = 0; t < TB_TYPES; t++) {
         struct sl_vertex_type *type = &g->type[t];
         snprintf(type->name, sizeof type->name, "t%u", t);

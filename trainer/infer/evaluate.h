@@ -9,6 +9,9 @@
  * knowledge takes of the layers on the way is gathered in a third bank (jumping.h). In a job the
  * banks are the arena's; sl_evaluate_layer() takes any memory.
  *
+ * Of a graph of several types a range goes through the types that it meets, in pieces of each
+ * (typed_pieces.h), and rows that no later layer needs are left out.
+ *
  * Of a job of links the last layer, too, writes its rows to a bank, the embeddings; then ranges of
  * pairs leave losses and, as predictions, scores.
  *

@@ -191,9 +191,8 @@ static int judge(const struct sl_typed_pieces *p, const struct sl_infer_range *p
 }
 
 static int put_rows(const struct sl_typed_pieces *p, const struct sl_infer_range *piece,
-                    const float *rows, float *bank)
+                    const float *rows, uint32_t width, float *bank)
 {
-    const uint32_t width = p->model->typed->hidden;
     if (piece->ids)
         return p->model->env.kernels->scatter_rows(rows, width, piece->ids, piece->n,
                                                    dataset_of(p)->n_nodes, bank);
@@ -205,7 +204,7 @@ int sl_typed_pieces_layer(struct sl_typed_pieces *p, const float *params, uint32
                           const struct sl_infer_range *range, const struct sl_infer_io *io)
 {
     const bool last = layer + 1 == p->model->n_layers;
-    const uint64_t width = last ? p->model->n_outputs : p->model->typed->hidden;
+    const uint32_t width = last ? p->model->n_outputs : p->model->typed->hidden;
     for (uint32_t at = 0, n; at < range->n; at += n) {
         const uint32_t type = type_of(p, sl_infer_vertex(range, at));
         struct sl_infer_range piece = of_type(p, range, at, type);
@@ -216,9 +215,9 @@ int sl_typed_pieces_layer(struct sl_typed_pieces *p, const float *params, uint32
         SL_TRY(sl_typed_pieces_next(p, params, layer, type, last, io->x, &piece, &rows));
         n = piece.n;
         if (io->y)
-            SL_TRY(put_rows(p, &piece, rows, io->y));
+            SL_TRY(put_rows(p, &piece, rows, width, io->y));
         if (io->rows)
-            memcpy(io->rows + at * width, rows, piece.n * width * sizeof *rows);
+            memcpy(io->rows + (uint64_t)at * width, rows, (size_t)piece.n * width * sizeof *rows);
         if (last)
             SL_TRY(judge(p, &piece, at, rows, io));
         if (at == 0)

@@ -123,11 +123,6 @@ static int check_config(const struct sl_config *config, uint32_t feat_dim,
     if (config->model.layers == 0 || config->model.layers > SL_CONFIG_MAX_LAYERS)
         return sl_fail(SL_EINVAL, "model.layers: found %u, wanted 1 to %d", config->model.layers,
                        SL_CONFIG_MAX_LAYERS);
-    if (typed && sl_config_is_links(config))
-        return sl_fail(SL_EUNSUPPORTED,
-                       "model.kind \"%s\": graphs of several types have no links yet: set "
-                       "task.kind to \"node\"",
-                       sl_model_kind_name(config->model.kind));
     if (typed && n_outputs > 0)
         return SL_OK; // each type has its own features
     if (feat_dim + sl_config_learned_dim(config) == 0 || n_outputs == 0)
@@ -170,7 +165,7 @@ static int add_typed_layers(struct sl_model *model, const struct sl_config *conf
     SL_TRY(sl_typed_model_create(config, typed, &model->options, &model->env, &model->learned,
                                  &model->typed));
     const uint32_t n = sl_typed_model_count(model->typed);
-    SL_TRY(room_for_tensors(model, n + SL_JUMPING_TENSORS));
+    SL_TRY(room_for_tensors(model, n + SL_JUMPING_TENSORS + SL_DECODER_TENSORS));
     sl_typed_model_describe(model->typed, model->tensor, &model->n_params);
     model->n_tensors = n;
     model->n_layers = config->model.layers;
@@ -261,11 +256,9 @@ uint64_t sl_model_peak_bytes(const struct sl_model *model)
 uint32_t sl_model_infer_width(const struct sl_model *model)
 {
     uint32_t width = 0;
-    if (model->typed)
-        return model->n_layers > 1 ? model->typed->hidden : 0;
     for (uint32_t l = 0; l + 1 < model->n_layers; l++)
-        width = SL_MAX(width, model->layer[l].d_out);
-    if (model->objective->task == SL_TASK_LINK)
+        width = SL_MAX(width, model->typed ? model->typed->hidden : model->layer[l].d_out);
+    if (is_links(model))
         width = SL_MAX(width, model->n_outputs);
     return width;
 }

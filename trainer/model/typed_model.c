@@ -28,6 +28,12 @@ static const struct sl_typed_kind *kind_of(const struct sl_typed_model *m)
     return m->layer[0].kind;
 }
 
+bool sl_typed_model_ends_in(const struct sl_typed_model *m, uint32_t type)
+{
+    const struct sl_relation *r = m->links ? &m->typed->relation[m->typed->linked] : NULL;
+    return r ? type == r->source || type == r->target : type == 0;
+}
+
 // ---- layout -------------------------------------------------------------------------------------
 
 static int list_incoming(const struct sl_typed *typed, struct sl_incoming *in)
@@ -65,7 +71,7 @@ static int check_types(const struct sl_typed_model *m)
     const struct sl_typed *typed = m->typed;
     uint32_t *hops = m->hops;
     for (uint32_t t = 0; t < typed->n_types; t++)
-        hops[t] = t == 0 ? 0 : UINT32_MAX;
+        hops[t] = sl_typed_model_ends_in(m, t) ? 0 : UINT32_MAX;
     for (uint32_t h = 0; h < m->n_layers; h++)
         for (uint32_t r = 0; r < typed->n_relations; r++)
             if (hops[typed->relation[r].target] == h)
@@ -135,6 +141,7 @@ int sl_typed_model_create(const struct sl_config *config, const struct sl_typed 
     m->options = options;
     m->learned = learned;
     m->seed = config->seed;
+    m->links = sl_config_is_links(config);
     m->dropout = (float)config->model.dropout;
     m->input_dropout = (float)config->model.input_dropout;
     return layout(m, config, options);
@@ -470,6 +477,33 @@ static int forward_first(struct sl_typed_model *m, const float *params, struct s
     return kind_of(m)->one_width ? forward_input(m, params, rows, at) : SL_OK;
 }
 
+// *h: the last layer's rows of seeds, one type after the other. Those of one type lie where they
+// are.
+static int join_seeds(const struct sl_typed_model *m, struct sl_block_view block, float **h)
+{
+    const struct sl_block_type *types = sl_block_types(block.header);
+    const size_t row = m->hidden * sizeof(float);
+    uint32_t done = 0, of_one = 0;
+    for (uint32_t t = 0; t < m->typed->n_types; t++)
+        of_one = SL_MAX(of_one, types[t].n[0]);
+    *h = of_one < block.header->n_seeds
+             ? sl_layer_floats(m->env, (uint64_t)block.header->n_seeds * m->hidden)
+             : NULL;
+    if (of_one < block.header->n_seeds && !*h)
+        return SL_ENOMEM;
+    for (uint32_t t = 0; t < m->typed->n_types; t++) {
+        if (types[t].n[0] == 0)
+            continue;
+        if (of_one == block.header->n_seeds)
+            *h = m->last[t];
+        else
+            SL_TRY(m->env->device->copy(*h + (uint64_t)done * m->hidden, m->last[t],
+                                        types[t].n[0] * row));
+        done += types[t].n[0];
+    }
+    return SL_OK;
+}
+
 int sl_typed_model_forward(struct sl_typed_model *m, const float *params,
                            struct sl_block_view block, float *x, bool training,
                            const struct sl_heartbeat *pulse, float **h)
@@ -482,8 +516,7 @@ int sl_typed_model_forward(struct sl_typed_model *m, const float *params,
         SL_TRY(forward_layer(m, params, block, l, n_hops - 1 - l, training, &at));
     }
     m->last = at;
-    *h = at[0];
-    return SL_OK;
+    return join_seeds(m, block, h);
 }
 
 int sl_typed_model_layer(struct sl_typed_model *m, const float *params, struct sl_block_view block,
@@ -623,7 +656,11 @@ int sl_typed_model_backward(struct sl_typed_model *m, const float *params, float
     float **dy = zeroed_note(env, m->typed->n_types * sizeof *dy), **dx = NULL, **learned = NULL;
     if (!dy)
         return SL_ENOMEM;
-    dy[0] = dh;
+    for (uint32_t t = 0; t < m->typed->n_types; t++) { // the seeds', one type after the other
+        const uint32_t n = m->tape[m->n_layers - 1].n_dst[t];
+        dy[t] = n > 0 ? dh : NULL;
+        dh += (uint64_t)n * m->hidden;
+    }
     if (m->learned->dim > 0)
         SL_TRY(learned_gradients(m, &learned));
     for (uint32_t l = m->n_layers; l-- > 0; dy = dx) {

@@ -8,7 +8,8 @@
  * reference of MLPerf's benchmark on IGBH.
  *
  * Layer l of L reads the runs of hop L-1-l, and gives rows to the vertices of a type that are known
- * before that hop: of the last layer these are the seeds, which are of type 0.
+ * before that hop: of the last layer these are the seeds. They are of type 0; in a job of links of
+ * the source and target types of its relation, and `lin` maps both.
  *
  * A type without features has learned rows where the job has such (learned_rows.h), as an Embedding
  * of that type; else rows of the one number 1, which no dropout masks, as
@@ -37,6 +38,7 @@ struct sl_typed_model {
     const struct sl_typed *typed;
     struct sl_incoming incoming;
     uint32_t *d_feat, *d_hidden; // (n_types) widths of the input's and of hidden rows
+    bool links;                  // the data set's linked relation is learned
     // (n_types) relations between a type and the seeds at least; more than n_layers: none of its
     // vertices is ever needed. A layer l gives rows to those with hops < n_layers - l.
     uint32_t *hops;
@@ -60,6 +62,9 @@ struct sl_typed_model {
 // Whether the kind is one of graphs of several types.
 bool sl_typed_model_is(enum sl_model_kind kind);
 
+// Whether the model's results are of vertices of this type: those that may be seeds.
+bool sl_typed_model_ends_in(const struct sl_typed_model *m, uint32_t type);
+
 // A model of this job. The graph, `options`, `env` and `learned` are borrowed. SL_EINVAL and
 // SL_EUNSUPPORTED name the key or the type, SL_ENOMEM; what *out is then is destroyed by the
 // caller, too.
@@ -79,10 +84,10 @@ void sl_typed_model_describe(struct sl_typed_model *m, struct sl_tensor *tensors
 uint32_t sl_typed_model_learned_ids(const struct sl_typed_model *m, struct sl_block_view block,
                                     uint32_t *ids);
 
-// *h (at least n_seeds, hidden): rows of type 0. x: features as trainer/feed/typed_block.h says,
-// f32; masked in place. A block of fewer hops than layers goes through as many of the first ones.
-// Rows of the last one are at m->last until the pools are reset. SL_EABORTED when the pulse (NULL:
-// none) says to leave half way.
+// *h (at least n_seeds, hidden): rows of the seeds, type after type. x: features as of
+// trainer/feed/typed_block.h, f32; masked in place. A block of fewer hops than layers goes through
+// as many of the first ones. Rows of the last one are at m->last until the pools are reset.
+// SL_EABORTED when the pulse (NULL: none) says to leave half way.
 int sl_typed_model_forward(struct sl_typed_model *m, const float *params,
                            struct sl_block_view block, float *x, bool training,
                            const struct sl_heartbeat *pulse, float **h);

@@ -1,0 +1,301 @@
+"""Jobs of links on graphs of several types: what they learn, that it does not depend on who works,
+what predictions say, and what is refused."""
+
+import json
+import os
+import shutil
+
+import numpy as np
+
+from harness import cases, fingerprint, read_json, small_job, whole
+from test_bad_input import refused
+
+USERS, ITEMS, GROUPS = 400, 300, 6
+LIKES, LIKED_BY = "user -likes-> item", "item -liked_by-> user"
+
+
+def rows_of(source, target, n):
+    """The lists of a relation: where each row's end, and the sources by row."""
+    order = np.lexsort((source, target))
+    return np.cumsum(np.bincount(target, minlength=n)), source[order]
+
+
+def save(folder, arrays, metadata):
+    os.makedirs(folder, exist_ok=True)
+    for name, array in arrays.items():
+        np.save(f"{folder}/{name}.npy", array)
+    with open(f"{folder}/metadata.json", "w", encoding="utf-8") as file:
+        json.dump(metadata, file)
+
+
+def tastes(box, relation=LIKES):
+    """Users like items of their group, which noisy features and the others' likes tell. Items, the
+    first type, have other features. Some likes are held out, as pairs of `relation`."""
+
+    def make(folder):
+        rng = np.random.default_rng(5)
+        group = [rng.integers(0, GROUPS, n) for n in (ITEMS, USERS)]
+        feat = [np.eye(GROUPS)[g] + rng.normal(0, 1, (len(g), GROUPS)) for g in group]
+        feat[0] = np.concatenate([feat[0], rng.normal(0, 1, (ITEMS, 2))], 1)
+        likely = np.where(group[1][:, None] == group[0][None], 0.2, 0.01)
+        pairs = rng.permutation(np.argwhere(rng.random((USERS, ITEMS)) < likely))
+        held = len(pairs) // 10
+        user, item = pairs[2 * held :].T
+        n = len(user)
+        ends, sources = rows_of(user, item, ITEMS)
+        back_ends, back = rows_of(item, user, USERS)
+        arrays = {
+            "indptr": np.concatenate([[0], ends, back_ends + n]),
+            "indices": np.concatenate([sources + ITEMS, back]).astype(np.int32),
+            "node_feat.item": feat[0].astype(np.float32),
+            "node_feat.user": feat[1].astype(np.float32),
+        }
+        for split, mine in ("val", pairs[:held]), ("test", pairs[held : 2 * held]):
+            arrays[f"{split}_edges"] = mine if relation == LIKES else mine[:, ::-1]
+        types = [{"name": "item", "count": ITEMS, "feat_dim": GROUPS + 2}]
+        types.append({"name": "user", "count": USERS, "feat_dim": GROUPS})
+        likes = {"source": "user", "name": "likes", "target": "item", "edges": n}
+        back = {"source": "item", "name": "liked_by", "target": "user", "edges": n}
+        save(folder, arrays, {
+            "num_nodes": ITEMS + USERS, "num_edges": 2 * n, "pair_relation": relation,
+            "types": types, "relations": [likes, {**back, "reverse_of": "likes"}],
+        })  # fmt: skip
+
+    return box.shared_folder(f"tastes-{relation.split()[0]}", make)
+
+
+def job(box, **changes):
+    return small_job(
+        tastes(box),
+        **{
+            "task": {"kind": "link", "dim": 12},
+            "model": {"kind": "rsage", "layers": 2, "hidden": 16, "dropout": 0.1},
+            "sampler": {"fanout": [5, 5], "batch_size": 256, "expand": "new"},
+            "optimizer.lr": 0.02,
+            "epochs": 2,
+            **changes,
+        },
+    )
+
+
+def trained(box, label, env=None, **changes):
+    result, report = box.run(job(box, output=f"runs/{label}", **changes), name=label, env=env)
+    result.ok()
+    return report
+
+
+def check_predictions(box, run, pairs, types):
+    """Scores of pairs are the products of their ends' embeddings, which are by type."""
+    box.sluice("predict", run, "--pairs", pairs, "--out", "scores.npy", "-q").ok()
+    rows = []
+    for kind in types:
+        box.sluice("embed", run, "--type", kind, "--out", f"{kind}.npy", "-q").ok()
+        rows.append(np.load(box.path(f"{kind}.npy")))
+    ends = np.load(pairs)
+    wanted = (rows[0][ends[:, 0]] * rows[1][ends[:, 1]]).sum(1)
+    found = np.load(box.path("scores.npy"))
+    assert np.abs(found - wanted).max() < 1e-4 and len(found) == len(ends)
+    return found
+
+
+def auc(box, run, relation):
+    """Of test pairs against all others of some users, by predictions alone."""
+    folder = tastes(box, relation)
+    likes = relation == LIKES
+    types = ("user", "item") if likes else ("item", "user")
+    positive = check_predictions(box, run, f"{folder}/test_edges.npy", types)
+    rng = np.random.default_rng(2)
+    others = np.stack([rng.integers(0, n, 2000) for n in (USERS, ITEMS)], 1)
+    np.save(box.path("others.npy"), others if likes else others[:, ::-1])
+    box.sluice("predict", run, "--pairs", "others.npy", "--out", "others_scores.npy", "-q").ok()
+    negative = np.load(box.path("others_scores.npy"))
+    return (positive[:, None] > negative[None]).mean()
+
+
+@cases(LIKES, LIKED_BY)
+def test_learns_which_pairs_are_linked(box, relation):
+    """Both orders of the types. The job's figure is what predictions of its model give."""
+    report = trained(box, "job", dataset=tastes(box, relation), epochs=8)
+    assert report["test"]["roc_auc"] > 0.75, report["test"]
+    assert abs(auc(box, "runs/job", relation) - report["test"]["roc_auc"]) < 0.05
+
+
+WAYS = {
+    "dot": {},
+    "mlp": {"task": {"kind": "link", "decoder": "mlp", "loss": "bpr", "negatives": "degree",
+                     "per_positive": 2}, "sampler.expand": "all"},
+    "rgcn": {"model.kind": "rgcn", "model.bases": 2, "sampler.kind": "labor",
+             "task": {"kind": "link", "negatives": "batch", "loss": "softmax", "per_positive": 3}},
+    "rgat": {"model.kind": "rgat", "model.heads": 2, "model.norm": "batch"},
+}
+
+
+def same_bits(box, way):
+    found = {}
+    changes = {"updates.batches_per_update": 4, **WAYS[way]}
+    for samplers, trainers in ((1, 1), (2, 2)):
+        split = {"samplers": samplers, "trainers": trainers}
+        found[samplers, trainers] = fingerprint(
+            trained(box, f"s{samplers}t{trainers}", allocation=split, **changes)
+        )
+    for failpoint in "sampler_drawn:5", "trainer_gradient:3", "trainer_infer:2":
+        name = failpoint.split(":")[0]
+        report = trained(box, name, env={"SLUICE_FAILPOINT": failpoint}, **changes)
+        assert report["restarts"], failpoint
+        found[failpoint] = fingerprint(report)
+    assert all(f == found[1, 1] for f in found.values()), found
+
+
+@cases("dot")
+def test_same_bits_for_every_split_and_death(box, way):
+    same_bits(box, way)
+
+
+@whole
+@cases("mlp", "rgcn", "rgat")
+def test_same_bits_of_other_kinds(box, way):
+    same_bits(box, way)
+
+
+@cases("dot", "both")
+def test_a_drive_gives_the_same_rows(box, way):
+    """Also beside learned rows, of users, whose features are taken away."""
+    changes = {"updates.batches_per_update": 4}
+    if way == "both":
+        changes |= {"features.kind": "both", "features.dim": 8, "dataset": without_users(box)}
+    memory = trained(box, "memory", **changes)
+    drive = trained(box, "drive", store={"features": "storage"}, **changes)
+    assert fingerprint(drive) == fingerprint(memory)
+    assert drive["store"]["features"] == "storage" and drive["test"]["roc_auc"] > 0.5
+    folder = changes.get("dataset", tastes(box))
+    check_predictions(box, "runs/drive", f"{folder}/test_edges.npy", ("user", "item"))
+
+
+def test_learned_rows_tell_what_features_told(box):
+    changes = {"features.kind": "both", "features.dim": 8, "dataset": without_users(box)}
+    split = {"samplers": 2, "trainers": 2}
+    report = trained(box, "job", epochs=8, allocation=split, **changes)
+    assert report["test"]["roc_auc"] > 0.7, report["test"]
+
+
+def without_users(box):
+    folder, name = tastes(box), box.path("bare")
+    shutil.copytree(folder, name)
+    os.remove(f"{name}/node_feat.user.npy")
+    metadata = read_json(f"{name}/metadata.json")
+    del metadata["types"][1]["feat_dim"]
+    save(name, {}, metadata)
+    return name
+
+
+def changed(box, name, **changes):
+    """The data set with other metadata."""
+    folder, metadata = tastes(box), read_json(tastes(box) + "/metadata.json")
+    arrays = {f[:-4]: np.load(f"{folder}/{f}") for f in os.listdir(folder) if f.endswith(".npy")}
+    for key in "pair_relation", "relations":
+        metadata[key] = changes.pop(key, metadata[key])
+    said = {key: value for key, value in metadata.items() if value is not None}
+    save(box.path(name), {**arrays, **changes}, said)
+    return box.path(name)
+
+
+def relations_of(folder):
+    """Pairs of each relation as a sorted list: multi-edges stay."""
+    metadata, first, n_rows, n_edges = read_json(f"{folder}/metadata.json"), {}, 0, 0
+    indptr, indices = np.load(f"{folder}/indptr.npy"), np.load(f"{folder}/indices.npy")
+    for t in metadata["types"]:
+        first[t["name"]] = sum(o["count"] for o in metadata["types"][: len(first)])
+    count, out = {t["name"]: t["count"] for t in metadata["types"]}, {}
+    for r in metadata["relations"]:
+        n = count[r["target"]]
+        source = indices[n_edges : n_edges + r["edges"]] - first[r["source"]]
+        target = np.repeat(np.arange(n), np.diff(indptr[n_rows : n_rows + n + 1]))
+        out[r["name"]] = sorted(zip(source.tolist(), target.tolist()))
+        n_rows, n_edges = n_rows + n, n_edges + r["edges"]
+    assert n_rows + 1 == len(indptr) and n_edges == len(indices) == metadata["num_edges"]
+    return out
+
+
+def mixed(box):
+    """Relations with multi-edges and self-loops, of which one within a type is symmetric."""
+    rng, folder = np.random.default_rng(3), box.path("mixed")
+    count = {"item": 30, "user": 40}
+    likes = np.stack([rng.integers(0, 40, 150), rng.integers(0, 30, 150)]).repeat(2, 1)
+    alike = rng.integers(0, 30, (2, 100))
+    alike = np.concatenate([alike, alike[::-1]], 1)
+    ends, sources, listed = [[0]], [], []
+    for key, (source, target), of in (
+        (("user", "likes", "item"), likes, None),
+        (("item", "alike", "item"), alike, "alike"),
+        (("item", "liked_by", "user"), likes[::-1], "likes"),
+        (("user", "sees", "item"), likes[:, :50], None),
+    ):
+        stop, source = rows_of(source, target, count[key[2]])
+        ends.append(stop + ends[-1][-1])
+        sources.append(source + (count["item"] if key[0] == "user" else 0))
+        listed.append(dict(zip(("source", "name", "target"), key), edges=len(source)))
+        listed[-1].update({"reverse_of": of} if of else {})
+    weight = np.arange(ends[-1][-1], dtype=np.float32)
+    arrays = {"indptr": np.concatenate(ends), "indices": np.concatenate(sources).astype(np.int32)}
+    types = [{"name": name, "count": n} for name, n in count.items()]
+    metadata = {"num_nodes": 70, "num_edges": len(weight), "types": types, "relations": listed}
+    save(folder, {**arrays, "edge_weight": weight}, metadata)
+    return folder
+
+
+@cases("likes", "alike", "sees")
+def test_split_edges_takes_pairs_out_of_a_relation(box, name):
+    """Against a removal by hand: multi-edges together, reverses as well, all other relations and
+    self-loops as they were; the weights of the edges that stay."""
+    folder, share = mixed(box), {"likes": 0.2, "alike": 0.2, "sees": 0.3}[name]
+    box.sluice("split-edges", folder, "--relation", name, "--val", "0.1", "--test", str(share),
+               "--out", "split", "-q").ok()  # fmt: skip
+    before, after = relations_of(folder), relations_of(box.path("split"))
+    held = {s: set(map(tuple, np.load(box.path(f"split/{s}_edges.npy")).tolist()))
+            for s in ("val", "test")}  # fmt: skip
+    gone = held["val"] | held["test"]
+    both = {(min(p), max(p)) for p in before[name]} if name == "alike" else set(before[name])
+    both = {p for p in both if p[0] != p[1] or name != "alike"}
+    assert not held["val"] & held["test"] and gone <= set(before[name])
+    wanted = [int(x * len(both) + 0.5) for x in (0.1, share)]
+    assert [len(held[s]) for s in ("val", "test")] == wanted
+    back = {"likes": "liked_by", "alike": "alike"}.get(name)
+    reverses = {(v, u) for u, v in gone}
+    for relation, pairs in before.items():
+        out = gone if relation == name else set()
+        out = out | (reverses if relation == back else set())
+        assert after[relation] == [p for p in pairs if p not in out], relation
+    metadata = read_json(box.path("split/metadata.json"))
+    assert f" -{name}-> " in metadata["pair_relation"]
+    weight, whole_ = np.load(box.path("split/edge_weight.npy")), np.load(f"{folder}/indices.npy")
+    assert np.array_equal(np.load(box.path("split/indices.npy")), whole_[weight.astype(int)])
+
+
+def test_what_is_refused(box):
+    def plan(*settings, **changes):
+        sets = [word for s in settings for word in ("--set", s)]
+        return box.sluice("run", box.job(job(box, **changes)), "--dry-run", *sets)
+
+    said = plan("task.relation=likes").ok().out
+    assert "edges to train with" in said and "mini-batches of" not in said, said
+    refused(box, plan("task.relation=hates"), "task.relation", "no relation", f'"{LIKES}"')
+    of_others = f'lists of pairs are of "{LIKES}"'
+    refused(box, plan("task.relation=liked_by"), "task.relation", of_others)
+    refused(box, plan('task.hard={"kind": "walks"}'), "task.hard.kind", "take it out")
+    plain = box.shared_dataset("small")
+    model = {"kind": "graphsage", "layers": 2, "hidden": 8}
+    refused(box, plan("task.relation=likes", dataset=plain, model=model), "one type", "take it out")
+    metadata = read_json(tastes(box) + "/metadata.json")
+    for relation in metadata["relations"]:
+        relation.pop("reverse_of", None)
+    alone = changed(box, "alone", relations=metadata["relations"])
+    refused(box, plan(dataset=alone), "task.exclude", "reverse_of", '"self"')
+    plan('task.exclude="self"', dataset=alone).ok()  # following the advice
+    nameless = changed(box, "nameless", pair_relation=None)
+    refused(box, plan(dataset=nameless), "val_edges.npy", '"pair_relation": "user -likes-> item"')
+    outside = changed(box, "outside", val_edges=np.array([[USERS - 1, ITEMS]]))
+    refused(box, plan(dataset=outside), "val_edges.npy", "target of pair 0 is 300", "type item")
+    wrong = changed(box, "wrong", pair_relation="hates")
+    refused(box, plan(dataset=wrong), '"pair_relation" is "hates"', "no relation")
+    split = box.sluice("split-edges", mixed(box), "--out", "split")
+    refused(box, split, "found no relation", '--relation NAME', '"user -likes-> item"')
