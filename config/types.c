@@ -155,6 +155,16 @@ int sl_config_check_types(const struct sl_config *c, const struct sl_dataset *ds
     return check_devices(c, ds);
 }
 
+void sl_config_settle_types(struct sl_config *c, const struct sl_dataset *ds)
+{
+    if (ds->typed.n_types == 0 || !c->evaluate.full || !sl_config_trains_on(c, SL_DEVICE_CUDA))
+        return;
+    c->evaluate.full = false;
+    c->evaluate.n_fanout = c->model.layers;
+    for (uint32_t l = 0; l < c->model.layers; l++)
+        c->evaluate.fanout[l] = -1;
+}
+
 bool sl_config_evaluates_all(const struct sl_config *c)
 {
     bool all = !sl_config_is_external(c) && !c->evaluate.full &&

@@ -204,4 +204,22 @@ TEST(a_list_may_take_all_neighbours)
     ck_assert(!sl_config_evaluates_all(&config));
 }
 
+TEST(a_full_evaluation_on_gpus_is_by_batches_with_all_neighbours)
+{
+    must_parse("[3, 2]", "}");
+    config.model.kind = SL_MODEL_RSAGE;
+    config.evaluate.full = true;
+    sl_config_settle_types(&config, &typed);
+    ck_assert(config.evaluate.full);
+    config.n_devices = 1;
+    config.devices[0] = (struct sl_device_config){.kind = SL_DEVICE_CUDA};
+    config.allocation.trainers = 1;
+    sl_config_settle_types(&config, &plain);
+    ck_assert(config.evaluate.full);
+    sl_config_settle_types(&config, &typed);
+    ck_assert(!config.evaluate.full && config.evaluate.n_fanout == 2);
+    ck_assert(config.evaluate.fanout[0] == -1 && config.evaluate.fanout[1] == -1);
+    ck_assert(sl_config_evaluates_all(&config));
+}
+
 RUN_TESTS(.timeout_s = 20)

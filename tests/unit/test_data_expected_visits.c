@@ -271,7 +271,8 @@ LOOP_TEST(visits_by_relation_are_those_of_all_walks, 0, 2)
         for (uint64_t e = indptr[r * SIZE]; e < indptr[(r + 1) * SIZE]; e++)
             narrow[e] = (uint32_t)type[relation[r].source].first + narrow[e] % SIZE;
     }
-    dataset.typed = (struct sl_typed){3, 3, N, type, relation};
+    dataset.typed = (struct sl_typed){
+        .n_types = 3, .n_relations = 3, .n_rows = N, .type = type, .relation = relation};
     dataset.split[SL_SPLIT_TRAIN].n = SIZE / 2;
     expands_new = _i;
     const struct sl_visits_sampling sampling = {.fanout = fanout,

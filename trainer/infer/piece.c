@@ -44,6 +44,8 @@ uint32_t sl_cutter_rows(const struct sl_cutter *c, uint32_t at, uint64_t *n_edge
 uint32_t sl_infer_neighbours(const struct sl_dataset *ds, uint64_t row, uint32_t *out)
 {
     const uint64_t first = ds->indptr[row], n = sl_dataset_degree(ds, row);
+    if (n == 0) // there may be no list
+        return 0;
     if (sl_dtype_bytes(ds->indices_dtype) == sizeof *out) {
         memcpy(out, (const uint32_t *)ds->indices + first, n * sizeof *out);
     } else {
