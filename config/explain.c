@@ -72,8 +72,7 @@ static void put_values(struct sl_text *t, const struct sl_key *key)
 static void put_key(struct sl_text *t, const struct sl_key *key)
 {
     static const char *const changes[] = {
-        [SL_CHANGE_FREE] = " Another value does not change what is learned: a run may go on with "
-                           "it.",
+        [SL_CHANGE_FREE] = " A run may go on with another value, which changes no bit.",
         [SL_CHANGE_ONWARD] = " A run may go on with another value, from there on.",
         [SL_CHANGE_REFUSED] = "",
         [SL_CHANGE_UNSAID] = "",

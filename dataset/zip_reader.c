@@ -114,8 +114,14 @@ const char *sl_zip_name(const struct sl_zip *z, size_t member)
 
 size_t sl_zip_find(const struct sl_zip *z, const char *name)
 {
-    zip_int64_t i = zip_name_locate(z->archive, name, ZIP_FL_ENC_RAW);
-    return i < 0 ? z->n : (size_t)i;
+    const zip_int64_t found = zip_name_locate(z->archive, name, ZIP_FL_ENC_RAW);
+    size_t i = 0;
+    if (found >= 0)
+        return (size_t)found;
+    // libzip 1.7 looks a name that is not ASCII up as UTF-8, whatever it was asked for.
+    while (i < z->n && strcmp(sl_zip_name(z, i), name) != 0)
+        i++;
+    return i;
 }
 
 // ---- content ------------------------------------------------------------------------------------
