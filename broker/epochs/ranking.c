@@ -109,19 +109,6 @@ static void find_widths(const struct sl_typed *typed, const struct sl_row_cache_
     }
 }
 
-static uint32_t type_of(const struct sl_typed *typed, uint32_t v)
-{
-    uint32_t low = 0, high = typed->n_types; // the first vertex of `low` is at most v
-    while (high - low > 1) {
-        const uint32_t middle = low + (high - low) / 2;
-        if (typed->type[middle].first <= v)
-            low = middle;
-        else
-            high = middle;
-    }
-    return low;
-}
-
 /*
  * A cache of rows has slots of each width, and keeps the n_hot first of the order: of each width as
  * many of its hottest as it has of the slots. They come first, the others behind them.
@@ -143,7 +130,7 @@ static int lead_with_widths(struct sl_ranking *r, uint32_t *order)
         left[w] = (uint64_t)((double)rows->n_hot / (double)rows->n_slots *
                              (double)rows->width[w].n_slots);
     for (uint64_t i = 0; i < r->setup.n_nodes; i++) {
-        uint64_t *of_width = &left[width[type_of(typed, order[i])]];
+        uint64_t *of_width = &left[width[sl_typed_type_of(typed, order[i])]];
         if (*of_width > 0) {
             --*of_width;
             order[n_first++] = order[i];

@@ -240,7 +240,7 @@ static void settle(struct sl_prefetch *x, const struct sl_work *work)
     pthread_mutex_unlock(&x->lock);
 }
 
-// Of a typed block, whose rows no cache has.
+// Of a typed block, of whose rows this trainer keeps none.
 static void count_types(const struct sl_prefetch *x, const struct sl_block *block)
 {
     const struct sl_typed *typed = &x->spec.dataset->typed;
@@ -250,7 +250,7 @@ static void count_types(const struct sl_prefetch *x, const struct sl_block *bloc
         const uint64_t rows = sl_typed_block_rows(block, t);
         const struct sl_type_count count = {
             .rows = rows,
-            .miss_bytes = type->feat ? rows * type->feat_dim * sl_dtype_bytes(type->feat_dtype) : 0,
+            .miss_bytes = rows * sl_type_row_bytes(type),
         };
         sl_type_counts_add_rows(x->spec.arena, seat, t, &count);
     }
