@@ -143,13 +143,13 @@ static int check_devices(const struct sl_config *c, const struct sl_dataset *ds)
 
 int sl_config_check_types(const struct sl_config *c, const struct sl_dataset *ds)
 {
-    if (ds->typed.n_types > 0)
-        for (size_t i = 0; i < SL_COUNT_OF(rules); i++)
-            SL_TRY(check_rule(&rules[i], c, ds));
-    if (ds->typed.n_types > 0)
+    const bool typed = ds->typed.n_types > 0;
+    for (size_t i = 0; typed && i < SL_COUNT_OF(rules); i++)
+        SL_TRY(check_rule(&rules[i], c, ds));
+    if (typed)
         SL_TRY(check_cache(c, ds));
     SL_TRY(check_model(c, ds));
-    if (ds->typed.n_types == 0)
+    if (!typed)
         return check_plain(c, ds);
     SL_TRY(check_learned(c, ds));
     return check_devices(c, ds);

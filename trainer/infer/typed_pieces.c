@@ -40,7 +40,7 @@ uint64_t sl_typed_pieces_most(const struct sl_typed_pieces *p, uint32_t l)
 {
     uint32_t width = p->model->typed->hidden;
     for (uint32_t t = 0; l == 0 && t < types_of(p)->n_types; t++)
-        width = SL_MAX(width, types_of(p)->type[t].feat_dim);
+        width = SL_MAX(width, p->model->typed->d_feat[t]); // learned ones, too
     return SL_MIN((uint64_t)SL_INFER_PIECE_EDGES, p->most_floats / width);
 }
 
@@ -55,14 +55,6 @@ static uint64_t degree_of(const struct sl_typed_pieces *p, uint32_t type, uint64
     return edges;
 }
 
-static uint32_t type_of(const struct sl_typed_pieces *p, uint64_t v)
-{
-    uint32_t t = 0;
-    while (v - types_of(p)->type[t].first >= types_of(p)->type[t].n)
-        t++;
-    return t;
-}
-
 // Whether layer l has to give rows to vertices of the type.
 static bool is_needed(const struct sl_typed_pieces *p, uint32_t l, uint32_t type)
 {
@@ -71,7 +63,7 @@ static bool is_needed(const struct sl_typed_pieces *p, uint32_t l, uint32_t type
 
 uint64_t sl_typed_pieces_edges(const struct sl_typed_pieces *p, uint32_t l, uint64_t v)
 {
-    const uint32_t type = type_of(p, v);
+    const uint32_t type = sl_typed_type_of(types_of(p), v);
     return is_needed(p, l, type) ? degree_of(p, type, v) : 0;
 }
 
@@ -206,7 +198,7 @@ int sl_typed_pieces_layer(struct sl_typed_pieces *p, const float *params, uint32
     const bool last = layer + 1 == p->model->n_layers;
     const uint32_t width = last ? p->model->n_outputs : p->model->typed->hidden;
     for (uint32_t at = 0, n; at < range->n; at += n) {
-        const uint32_t type = type_of(p, sl_infer_vertex(range, at));
+        const uint32_t type = sl_typed_type_of(types_of(p), sl_infer_vertex(range, at));
         struct sl_infer_range piece = of_type(p, range, at, type);
         const float *rows;
         n = piece.n;
