@@ -259,6 +259,17 @@ static uint64_t chunk_end(const struct sl_cpu_prologue *p, uint64_t chunk)
     return SL_MIN((chunk + 1) * SL_CPU_PROLOGUE_ROWS, p->rows);
 }
 
+int sl_cpu_prologue_begin(struct sl_cpu_prologue *p, struct sl_mempool *ws)
+{
+    if (!p->of.dbias)
+        return SL_OK;
+    const uint64_t chunks = sl_div_up(p->rows, SL_CPU_PROLOGUE_ROWS);
+    p->sums = sl_mempool_alloc(ws, chunks * p->dim * sizeof *p->sums);
+    return p->sums ? SL_OK
+                   : sl_fail(SL_ENOMEM, "gemm: no memory for the sums of %llu chunks of rows",
+                             (unsigned long long)chunks);
+}
+
 void sl_cpu_prologue_rows(const struct sl_cpu_prologue *p, uint64_t begin, uint64_t end)
 {
     for (uint64_t chunk = begin / SL_CPU_PROLOGUE_ROWS; begin < end; begin = chunk_end(p, chunk++))

@@ -106,8 +106,10 @@ enum { SL_CPU_PROLOGUE_ROWS = 256 }; // of a chunk, whose columns are summed by 
 
 // All of it, by all threads.
 void sl_cpu_prologue_pass(const struct sl_cpu_prologue *p);
-// The same of rows begin .. end, which are whole chunks or end with the last one, by the calling
-// thread; then _finish, once all rows are done. Bits do not depend on how the rows are cut.
+// The same in pieces: _begin, then rows begin .. end, which are whole chunks or end with the last
+// one, by the calling thread, and _finish once all rows are done. Bits do not depend on how the rows
+// are cut.
+int sl_cpu_prologue_begin(struct sl_cpu_prologue *p, struct sl_mempool *ws);
 void sl_cpu_prologue_rows(const struct sl_cpu_prologue *p, uint64_t begin, uint64_t end);
 void sl_cpu_prologue_finish(const struct sl_cpu_prologue *p);
 
@@ -154,20 +156,28 @@ struct sl_cpu_gemm {
     float alpha, beta;
     float *c;
     uint64_t ldc;
-    // Of c, applied while it is in the cache, or NULL; for gemm_blocks.c alone, and not where a is
-    // transposed.
+    // Of c, applied while it is in the cache, or NULL; not where a is transposed.
     const struct sl_cpu_epilogue *after;
     // Of a, which it is applied to before it is read, or NULL; likewise, but where a is transposed.
     struct sl_cpu_prologue *before;
-    // A second product of the same a, or n is 0; for gemm_blocks.c, where a is transposed and b is
-    // not.
+    // A second product of the same a, or n is 0; where a is transposed and b is not.
     struct sl_weight_gradient twin;
 };
 
 // Bits depend on the operands alone.
 int sl_cpu_gemm_blocks(enum sl_cpu_words words, const struct sl_cpu_gemm *g, struct sl_mempool *ws);
 
-// The same of operands rounded to bf16, by oneDNN.
+// Sums of `segments` parts of a long k: those of the first are in c (m, n), the others' in `sums`
+// (segments - 1, m, n), and are added to c in order.
+struct sl_cpu_segments {
+    uint64_t m, n, segments;
+    const float *sums;
+    float *c;
+    uint64_t ldc;
+};
+void sl_cpu_gemm_add_segments(struct sl_cpu_segments *s);
+
+// The same as _blocks of operands rounded to bf16, by oneDNN.
 int sl_cpu_gemm_strips(const struct sl_cpu_gemm *g, struct sl_mempool *ws);
 
 // One product of dense bf16 operands with a dense f32 result, c = a b.

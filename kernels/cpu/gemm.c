@@ -10,10 +10,13 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/base/isa.h"
 #include "kernels/check.h"
 #include "kernels/cpu/cpu_internal.h"
+
+enum { ADD_FLOATS = 1 << 14 }; // fewer are not worth a thread
 
 static _Atomic int forced_path = SL_CPU_BF16_AUTO;
 
@@ -32,6 +35,26 @@ enum sl_cpu_bf16_path sl_cpu_gemm_bf16_path(void)
     return sl_isa() >= SL_ISA_AMX ? SL_CPU_BF16_STRIPS : SL_CPU_BF16_PAIRS;
 }
 
+SL_SIMD_VOID(add_row, (float *to, const float *from, uint64_t n), (to, from, n))
+{
+    for (uint64_t i = 0; i < n; i++)
+        to[i] += from[i];
+}
+
+static void add_rows(void *context, uint64_t begin, uint64_t end)
+{
+    const struct sl_cpu_segments *s = context;
+    for (uint64_t i = begin; i < end; i++)
+        for (uint64_t segment = 1; segment < s->segments; segment++)
+            add_row(s->c + i * s->ldc, s->sums + ((segment - 1) * s->m + i) * s->n, s->n);
+}
+
+void sl_cpu_gemm_add_segments(struct sl_cpu_segments *s)
+{
+    if (s->segments > 1 && s->n > 0)
+        sl_cpu_parallel_range(s->m, SL_MAX(ADD_FLOATS / s->n, 1), 1, add_rows, s);
+}
+
 SL_SIMD_VOID(clear_rows, (float *c, uint64_t m, uint64_t n, uint64_t ldc), (c, m, n, ldc))
 {
     for (uint64_t i = 0; i < m; i++)
@@ -39,7 +62,6 @@ SL_SIMD_VOID(clear_rows, (float *c, uint64_t m, uint64_t n, uint64_t ldc), (c, m
             c[i * ldc + j] = 0.0f;
 }
 
-// What follows is one more pass over c where it is not gemm_blocks.c that makes it.
 static int multiply(enum sl_precision precision, struct sl_cpu_gemm *g, struct sl_mempool *ws)
 {
     const struct sl_cpu_epilogue *after = g->after;
@@ -59,8 +81,7 @@ static int multiply(enum sl_precision precision, struct sl_cpu_gemm *g, struct s
         return sl_cpu_gemm_blocks(
             path == SL_CPU_BF16_PAIRS ? SL_CPU_WORDS_PAIRS : SL_CPU_WORDS_ROUNDED, g, ws);
     } else {
-        g->after = NULL;
-        SL_TRY(sl_cpu_gemm_strips(g, ws));
+        return sl_cpu_gemm_strips(g, ws);
     }
     if (after)
         sl_cpu_epilogue_pass(after, g->m);
@@ -125,9 +146,7 @@ int sl_cpu_weight_gradients(const struct sl_weight_gradients_args *args, struct 
     if (args->before.y_bf16_ld)
         return sl_fail(SL_EUNSUPPORTED, "weight_gradients: rows of bf16 are for GPUs");
     const struct sl_weight_gradient *of = args->of;
-    const bool strips =
-        args->precision == SL_PRECISION_BF16 && sl_cpu_gemm_bf16_path() == SL_CPU_BF16_STRIPS;
-    const bool apart = strips || of[0].n == 0 || args->m == 0 || args->k == 0;
+    const bool apart = of[0].n == 0 || args->m == 0 || args->k == 0;
     struct sl_cpu_prologue before = {
         .dy = args->a, .rows = args->k, .dim = (uint32_t)args->m, .of = args->before};
     const bool changes = sl_gradient_changes(&args->before) && args->m > 0 && args->k > 0;

@@ -71,7 +71,6 @@ enum {
     SEGMENTS_MAX = 8,      // of k; a power of two
     SEGMENT_MIN = 2048,    // of k: adding up fewer takes more than one in a hundred
     SUMS_FLOATS = 1 << 21, // of segments' sums: beyond them c is met band by band
-    ADD_FLOATS = 1 << 14,  // fewer are not worth a thread
     FEW_ROWS = 64,         // of c: fewer do not repay packing b for wide vectors
     LINE = SL_TILE_LINE,
 };
@@ -396,21 +395,6 @@ static void multiply_rectangle(void *context, uint32_t part)
     }
 }
 
-SL_SIMD_VOID(add_row, (float *to, const float *from, uint64_t n), (to, from, n))
-{
-    for (uint64_t i = 0; i < n; i++)
-        to[i] += from[i];
-}
-
-// Adds the segments' sums to rows of c, in order.
-static void add_segments(void *context, uint64_t begin, uint64_t end)
-{
-    const struct product *p = context;
-    for (uint64_t i = begin; i < end; i++)
-        for (uint64_t segment = 1; segment < p->segments; segment++)
-            add_row(p->c + i * p->ldc, p->sums + ((segment - 1) * p->m + i) * p->n, p->n);
-}
-
 // ---- products -----------------------------------------------------------------------------------
 
 // A power of two.
@@ -505,21 +489,17 @@ static int place_before(struct product *p, struct sl_cpu_prologue *before, uint6
     if (!before || rectangles > 1)
         return SL_OK;
     p->before = before;
-    if (!before->of.dbias)
-        return SL_OK;
-    const uint64_t chunks = sl_div_up(before->rows, SL_CPU_PROLOGUE_ROWS);
-    before->sums = sl_mempool_alloc(ws, chunks * before->dim * sizeof *before->sums);
-    return before->sums ? SL_OK
-                        : sl_fail(SL_ENOMEM, "gemm: no memory for the sums of %llu chunks of rows",
-                                  (unsigned long long)chunks);
+    return sl_cpu_prologue_begin(before, ws);
 }
 
 // A band of rows of c, by all threads.
 static void multiply_band(struct product *p, uint64_t parts)
 {
     sl_cpu_parallel_parts((uint32_t)parts, multiply_rectangle, p);
-    for (const struct product *q = p; q && q->segments > 1; q = q->twin)
-        sl_cpu_parallel_range(q->m, SL_MAX(ADD_FLOATS / q->n, 1), 1, add_segments, (void *)q);
+    for (const struct product *q = p; q; q = q->twin) {
+        struct sl_cpu_segments sums = {q->m, q->n, q->segments, q->sums, q->c, q->ldc};
+        sl_cpu_gemm_add_segments(&sums);
+    }
 }
 
 int sl_cpu_gemm_blocks(enum sl_cpu_words words, const struct sl_cpu_gemm *g, struct sl_mempool *ws)

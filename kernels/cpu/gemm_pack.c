@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "common/base/bits.h"
+#include "common/base/isa.h"
 #include "common/base/simd.h"
 #include "kernels/cpu/vector.h"
 
@@ -77,15 +78,25 @@ PAIRS static inline __mmask16 first_lanes(uint64_t n)
     return (__mmask16)((1u << SL_MIN(n, 16u)) - 1);
 }
 
-PAIRS static void pair_row(const float *x, uint64_t k, float *to)
+// n values, then zeros up to `padded`.
+PAIRS static void round_row(const float *x, uint64_t n, uint64_t padded, uint16_t *to)
 {
-    for (uint64_t i = 0; i < k; i += 32) {
-        const __mmask16 second = k > i + 16 ? first_lanes(k - i - 16) : 0;
-        const __mmask16 words = first_lanes((k - i + 1) / 2);
-        const __m512i pairs = round_two(_mm512_maskz_loadu_ps(first_lanes(k - i), x + i),
-                                        _mm512_maskz_loadu_ps(second, x + i + 16));
-        _mm512_mask_storeu_epi32(to + i / 2, words, pairs);
+    uint64_t i = 0;
+    for (; i + 32 <= n; i += 32)
+        _mm512_storeu_si512(to + i, round_two(_mm512_loadu_ps(x + i), _mm512_loadu_ps(x + i + 16)));
+    for (; i < padded; i += 32) {
+        const __mmask16 first = n > i ? first_lanes(n - i) : 0;
+        const __mmask16 second = n > i + 16 ? first_lanes(n - i - 16) : 0;
+        const __m512i values = round_two(_mm512_maskz_loadu_ps(first, x + i),
+                                         _mm512_maskz_loadu_ps(second, x + i + 16));
+        const uint64_t left = SL_MIN(padded - i, 32u);
+        _mm512_mask_storeu_epi16(to + i, (__mmask32)((1ull << left) - 1), values);
     }
+}
+
+static void pair_row(const float *x, uint64_t k, float *to)
+{
+    round_row(x, k, sl_align_up(k, 2), (uint16_t *)to);
 }
 
 // Rows of k two by two; a panel is as wide as a vector, several, or half of one.
@@ -123,6 +134,11 @@ PAIRS static void pair_rows_of_k(const float *x, uint64_t ld, uint64_t k, uint64
     }
 }
 #else
+static void round_row(const float *x, uint64_t n, uint64_t padded, uint16_t *to)
+{
+    (void)x, (void)n, (void)padded, (void)to;
+}
+
 static void pair_row(const float *x, uint64_t k, float *to)
 {
     (void)x, (void)k, (void)to;
@@ -136,6 +152,23 @@ static void pair_rows_of_k(const float *x, uint64_t ld, uint64_t k, uint64_t col
 #endif
 
 // ---- both ---------------------------------------------------------------------------------------
+
+SL_SIMD_VOID(round_row_by_steps, (const float *restrict x, uint64_t n, uint16_t *restrict to),
+             (x, n, to))
+{
+    for (uint64_t i = 0; i < n; i++)
+        to[i] = sl_float_to_bf16(x[i]);
+}
+
+void sl_cpu_round_row(const float *x, uint64_t n, uint64_t padded, uint16_t *to)
+{
+    if (sl_isa_has_bf16()) {
+        round_row(x, n, padded, to);
+        return;
+    }
+    round_row_by_steps(x, n, to);
+    memset(to + n, 0, (padded - n) * sizeof *to);
+}
 
 void sl_cpu_gemm_pack_row(enum sl_cpu_words words, const float *x, uint64_t k, float *to)
 {

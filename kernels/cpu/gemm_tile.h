@@ -116,6 +116,9 @@ void sl_cpu_gemm_pack(enum sl_cpu_words words, int trans, const float *x, uint64
 // One row of k values as words.
 void sl_cpu_gemm_pack_row(enum sl_cpu_words words, const float *x, uint64_t k, float *to);
 
+// to[0 .. n) = x as bf16, then zeros up to `padded`.
+void sl_cpu_round_row(const float *x, uint64_t n, uint64_t padded, uint16_t *to);
+
 // ---- gemm_list.c --------------------------------------------------------------------------------
 
 // Whether lists are faster than all of x (rows, columns), as far as some of its rows say; each
