@@ -77,10 +77,10 @@ struct product {
     uint64_t range_rows, ranges, segments;
     float *sums[2]; // of the second segment and those behind it: (segments - 1, m, n), and twin's
     const struct sl_cpu_prologue *before; // of a, by whoever converts it; or NULL
-    // From the pool, for each thread: tiles of b, a strip of a and its result.
+    // From the pool, for each thread: PARTS_AT_ONCE tiles of b, strips of a, as many results.
     uint16_t *b_tiles, *a_strips;
     float *c_strips;
-    uint64_t a_count, b_count, c_count; // elements of a thread's, of b of a tile
+    uint64_t a_count, b_count, c_count; // elements: of a thread's strips, of a tile, of a result
     _Atomic int rc;                     // of the last one that failed
 };
 
@@ -129,8 +129,7 @@ static struct rectangle rectangle_of(const float *x, uint64_t ld, int trans, uin
 
 static void convert_b(const struct product *p, const struct tile *t, uint16_t *to)
 {
-    const struct rectangle from =
-        rectangle_of(t->b, t->ldb, p->b_trans, t->k0, t->n0, t->k, t->n);
+    const struct rectangle from = rectangle_of(t->b, t->ldb, p->b_trans, t->k0, t->n0, t->k, t->n);
     convert(from, p->b_trans ? t->n : t->k_padded, p->b_trans ? t->k_padded : t->n, to);
 }
 
@@ -143,15 +142,17 @@ static void convert_a(const struct product *p, const struct tile *t, uint64_t ro
             p->a_trans ? p->strip_rows : t->k_padded, to);
 }
 
+// To c, or added to it: one result, and then another one, which may be NULL.
 SL_SIMD_VOID(put_rows,
-             (const float *restrict from, uint64_t rows, uint64_t cols, float alpha, int accumulate,
-              float *restrict c, uint64_t ldc),
-             (from, rows, cols, alpha, accumulate, c, ldc))
+             (const float *restrict from, const float *restrict then, uint64_t rows, uint64_t cols,
+              float alpha, int accumulate, float *restrict c, uint64_t ldc),
+             (from, then, rows, cols, alpha, accumulate, c, ldc))
 {
     for (uint64_t i = 0; i < rows; i++)
         for (uint64_t j = 0; j < cols; j++) {
             float v = alpha * from[i * cols + j];
-            c[i * ldc + j] = accumulate ? c[i * ldc + j] + v : v;
+            v = accumulate ? c[i * ldc + j] + v : v;
+            c[i * ldc + j] = then ? v + alpha * then[i * cols + j] : v;
         }
 }
 
@@ -164,20 +165,17 @@ static struct sl_cpu_bf16_shape shape_of(const struct product *p, const struct t
                                       .b_trans = (uint32_t)p->b_trans};
 }
 
-// Of one strip, which stands converted at `a`, into rows at c.
+// Of one strip, which stands converted at `a`.
 static int multiply_strip(const struct product *p, const struct tile *t, const uint16_t *a,
-                          const uint16_t *b, uint64_t rows, int accumulate, float *result, float *c,
-                          uint64_t ldc)
+                          const uint16_t *b, float *result)
 {
     const struct sl_cpu_bf16_shape shape = shape_of(p, t);
-    SL_TRY(sl_cpu_gemm_primitive(&shape, a, b, result));
-    put_rows(result, rows, t->n, p->g->alpha, accumulate, c + t->n0, ldc);
-    return SL_OK;
+    return sl_cpu_gemm_primitive(&shape, a, b, result);
 }
 
 // ---- rows of c ----------------------------------------------------------------------------------
 
-// Adds parts `first` to `end` of k, whose tiles of b are there, to rows begin .. end of c.
+// Adds parts first .. last of k, at most PARTS_AT_ONCE, whose tiles of b are there, to rows of c.
 static int add_parts(const struct product *p, const struct scratch *s, uint64_t n0, uint64_t first,
                      uint64_t last, uint64_t row, uint64_t rows)
 {
@@ -186,9 +184,11 @@ static int add_parts(const struct product *p, const struct scratch *s, uint64_t 
     for (uint64_t i = first; i < last; i++) {
         t = tile_at(p, i, n0, g->n);
         convert_a(p, &t, row, rows, s->a);
-        SL_TRY(multiply_strip(p, &t, s->a, s->b + (i - first) * p->b_count, rows,
-                              i > 0 || g->beta != 0.0f, s->c, g->c + row * g->ldc, g->ldc));
+        SL_TRY(multiply_strip(p, &t, s->a, s->b + (i - first) * p->b_count,
+                              s->c + (i - first) * p->c_count));
     }
+    put_rows(s->c, last - first > 1 ? s->c + p->c_count : NULL, rows, t.n, g->alpha,
+             first > 0 || g->beta != 0.0f, g->c + row * g->ldc + n0, g->ldc);
     if (g->after && last == p->parts)
         sl_cpu_epilogue_apply(g->after, row, row + rows, (uint32_t)n0, (uint32_t)(n0 + t.n));
     return SL_OK;
@@ -226,8 +226,8 @@ static struct target target_of(const struct product *p, int twin, uint64_t segme
     const struct sl_cpu_gemm *g = p->g;
     struct target t = {g->of[0].b, g->of[0].ldb, g->n, g->c, g->ldc, g->beta != 0.0f};
     if (twin)
-        t = (struct target){g->twin.b, g->twin.ldb, g->twin.n, g->twin.c, g->twin.ldc,
-                            g->beta != 0.0f};
+        t = (struct target){g->twin.b, g->twin.ldb, g->twin.n,
+                            g->twin.c, g->twin.ldc, g->beta != 0.0f};
     if (segment > 0) {
         t.c = p->sums[twin] + (segment - 1) * g->m * t.n;
         t.ldc = t.n;
@@ -255,8 +255,9 @@ static int add_part(const struct product *p, const struct scratch *s, uint64_t i
                 uint16_t *a = s->a + (row - begin) / p->strip_rows * a_count;
                 if (n0 == 0 && which == 0)
                     convert_a(p, &t, row, rows, a);
-                SL_TRY(multiply_strip(p, &t, a, s->b, rows, to->accumulate, s->c,
-                                      to->c + row * to->ldc, to->ldc));
+                SL_TRY(multiply_strip(p, &t, a, s->b, s->c));
+                put_rows(s->c, NULL, rows, t.n, p->g->alpha, to->accumulate,
+                         to->c + row * to->ldc + n0, to->ldc);
             }
         }
     targets[0].accumulate = targets[1].accumulate = 1;
@@ -267,11 +268,10 @@ static int multiply_segment(const struct product *p, const struct scratch *s, ui
                             uint64_t begin, uint64_t end)
 {
     struct target targets[] = {target_of(p, 0, segment), target_of(p, 1, segment)};
-    for (uint64_t i = p->parts * segment / p->segments;
-         i < p->parts * (segment + 1) / p->segments; i++) {
+    for (uint64_t i = p->parts * segment / p->segments; i < p->parts * (segment + 1) / p->segments;
+         i++) {
         if (p->before)
-            sl_cpu_prologue_rows(p->before, i * TILE_K,
-                                 SL_MIN((i + 1) * TILE_K, p->g->of[0].k));
+            sl_cpu_prologue_rows(p->before, i * TILE_K, SL_MIN((i + 1) * TILE_K, p->g->of[0].k));
         SL_TRY(add_part(p, s, i, targets, begin, end));
     }
     return SL_OK;
@@ -293,7 +293,8 @@ static void multiply_range(void *context, uint32_t part)
     struct product *p = context;
     const uint64_t thread = (uint64_t)sl_cpu_thread_number();
     const struct scratch s = {p->b_tiles + thread * PARTS_AT_ONCE * p->b_count,
-                              p->a_strips + thread * p->a_count, p->c_strips + thread * p->c_count};
+                              p->a_strips + thread * p->a_count,
+                              p->c_strips + thread * PARTS_AT_ONCE * p->c_count};
     const uint64_t begin = part % p->ranges * p->range_rows;
     const uint64_t end = SL_MIN(begin + p->range_rows, p->g->m);
     const int rc = p->a_trans ? multiply_segment(p, &s, part / p->ranges, begin, end)
@@ -348,7 +349,7 @@ static int allocate(struct product *p, uint64_t threads, struct sl_mempool *ws)
     p->c_count = p->strip_rows * tile_n;
     p->b_tiles = sl_mempool_alloc(ws, threads * PARTS_AT_ONCE * p->b_count * sizeof *p->b_tiles);
     p->a_strips = sl_mempool_alloc(ws, threads * p->a_count * sizeof *p->a_strips);
-    p->c_strips = sl_mempool_alloc(ws, threads * p->c_count * sizeof *p->c_strips);
+    p->c_strips = sl_mempool_alloc(ws, threads * PARTS_AT_ONCE * p->c_count * sizeof *p->c_strips);
     const uint64_t floats = (p->segments - 1) * g->m * (g->n + g->twin.n);
     if (floats > 0) {
         p->sums[0] = sl_mempool_alloc(ws, floats * sizeof *p->sums[0]);
