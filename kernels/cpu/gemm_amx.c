@@ -15,7 +15,7 @@
  *
  * Where a is not transposed threads divide its rows, and each converts the tiles of b that a few
  * parts of k need. Where it is (weight gradients) k is a batch's rows and the longest side: it has
- * segments, as many as the sizes say, and a thread adds up all of one, the first in c, others in
+ * segments, as many as k and m say, and a thread adds up all of one, the first in c, others in
  * matrices of their own, which are added to c in order. So each part of a and b is converted once,
  * for a second product of the same a (`twin`) too, and the gradient's mask and column sums are
  * computed on the way.
@@ -34,18 +34,19 @@
 #include "kernels/cpu/vector.h"
 
 enum {
-    // Rows of a strip: many for the weights to be read for, few where a is transposed and has few
-    // rows in all (weight gradients).
+    // Rows of a strip. Where a is transposed it has few in all (weight gradients), which threads
+    // that outnumber the segments divide: at most so many, a multiple of STEP.
     STRIP_ROWS = 256,
-    STRIP_ROWS_TRANS = 64,
+    STRIP_ROWS_TRANS = 128,
+    STEP_ROWS_TRANS = 64,
     TILE_N = 1024,
     TILE_K = 1024,
     QUANTUM_K = 32, // what k is padded to when it fits one tile (a row of an AMX tile)
     TAIL_MIN = 64,
-    PARTS_AT_ONCE = 2,     // of k, whose tiles of b a thread holds: both terms of most layers
-    SEGMENTS_MAX = 8,      // of k
-    SEGMENT_MIN = 2048,    // of k
-    SUMS_FLOATS = 1 << 21, // of segments' sums
+    PARTS_AT_ONCE = 2,  // of k, whose tiles of b a thread holds: both terms of most layers
+    SEGMENTS_MAX = 16,  // of k; a power of two
+    SEGMENT_MIN = 1024, // of k: adding up the results takes one in a hundred
+    SUMS_ROWS = 4096,   // of segments' sums
 };
 
 _Static_assert(TILE_K % SL_CPU_PROLOGUE_ROWS == 0, "parts of k are whole chunks");
@@ -327,10 +328,10 @@ static void divide_rows(struct product *p)
     uint64_t ranges = threads == 1 ? 1 : SL_MAX(threads, SL_MIN(strips / 8, 4 * threads));
     p->segments = 1;
     if (p->a_trans) {
-        // The segments change bits: they are what the sizes say. Ranges fill threads up.
-        const uint64_t floats = p->g->m * (p->g->n + p->g->twin.n);
+        // The segments change bits: they are what m and k say, so that a product has the same beside
+        // another one of the same a. Ranges fill threads up.
         while (p->segments < SEGMENTS_MAX && p->g->of[0].k >= 2 * p->segments * SEGMENT_MIN &&
-               (2 * p->segments - 1) * floats <= SUMS_FLOATS)
+               (2 * p->segments - 1) * p->g->m <= SUMS_ROWS)
             p->segments *= 2;
         ranges = sl_div_up(threads, p->segments);
     }
@@ -381,10 +382,12 @@ int sl_cpu_gemm_strips(const struct sl_cpu_gemm *g, struct sl_mempool *ws)
         .g = g,
         .a_trans = g->ta == SL_TRANS,
         .b_trans = g->tb == SL_TRANS,
-        .strip_rows = g->ta == SL_TRANS ? STRIP_ROWS_TRANS : STRIP_ROWS,
+        .strip_rows = STRIP_ROWS,
         .parts_of = {sl_div_up(g->of[0].k, TILE_K), sl_div_up(g->of[1].k, TILE_K)},
     };
     p.parts = p.parts_of[0] + p.parts_of[1];
+    if (p.a_trans)
+        p.strip_rows = SL_MIN(sl_align_up(g->m, STEP_ROWS_TRANS), (uint64_t)STRIP_ROWS_TRANS);
     int rc = ask_library(&p, g->n);
     if (rc == SL_OK)
         rc = ask_library(&p, g->twin.n);

@@ -815,6 +815,16 @@ void test_weight_gradients(struct suite *t)
     blocks.of[0].n = blocks.of[0].ldb = blocks.of[0].ldc = 700;
     blocks.of[1].n = blocks.of[1].ldb = blocks.of[1].ldc = 300;
     compare_gradients(t, blocks, 8);
+    // The same in bf16, of more columns than a strip's tile has.
+    for (int path = SL_CPU_BF16_AUTO; path <= SL_CPU_BF16_STRIPS && t->device->is_host; path++) {
+        if (path == SL_CPU_BF16_PAIRS && !sl_isa_has_bf16())
+            continue;
+        sl_cpu_gemm_set_bf16_path((enum sl_cpu_bf16_path)path);
+        blocks.precision = SL_PRECISION_BF16;
+        blocks.of[0].n = blocks.of[0].ldb = blocks.of[0].ldc = 1100;
+        compare_gradients(t, blocks, 8);
+    }
+    sl_cpu_gemm_set_bf16_path(SL_CPU_BF16_AUTO);
     t_begin(t, "weight_gradients refuses bad arguments");
     float *x = t_random_floats(t, 16), *c = t_random_floats(t, 16);
     struct sl_weight_gradients_args bad = {
