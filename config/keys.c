@@ -608,7 +608,8 @@ const struct sl_key sl_keys[] = {
      .words = sl_store_placement_words, .fallback = "\"auto\"",
      .doc = "How GPUs hold features (samplers: the graph) together: solver with few copies, by "
             "their links (XGNN), cliques in groups that reach one another, one_copy each row "
-            "once, alone not. auto: solver where that caches more. Only of GPUs."},
+            "once, alone not. auto: solver where links and buses then have less to do. Only of "
+            "GPUs."},
     {.path = "store.feature_ratio", .type = SL_KEY_NUMBER, AT(store.feature_ratio), FREE, MACHINE,
      .min = 0, .above_min = true, .max = 1,
      .word = "auto", FLAG(store.feature_ratio_auto), .fallback = "\"auto\"",
