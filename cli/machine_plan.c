@@ -363,6 +363,16 @@ static void find_time(struct sl_machine_plan *p)
     p->epoch_seconds += p->evaluation.total / c->evaluate.every;
 }
 
+// Lists that were looked at are a sample: what is expected is not above what is the most.
+static void raise_most(struct sl_machine_plan *p)
+{
+    double *vertices = p->most.known + (uint64_t)p->most.n_hops * p->typed.n_types;
+    for (uint32_t t = 0; t < p->typed.n_types; t++)
+        vertices[t] = SL_MAX(vertices[t], p->train.mean.vertices[t]);
+    for (uint32_t r = 0; r < p->typed.n_relations; r++)
+        p->most.edges[r] = SL_MAX(p->most.edges[r], p->train.mean.edges[r]);
+}
+
 int sl_machine_plan_find(const struct sl_machine_plan_spec *spec, struct sl_machine_plan *out)
 {
     *out = (struct sl_machine_plan){.spec = *spec};
@@ -371,6 +381,7 @@ int sl_machine_plan_find(const struct sl_machine_plan_spec *spec, struct sl_mach
                                   &out->train.mean));
     SL_TRY(sl_typed_forecast_find(spec->config, spec->dataset, &out->typed, SL_TYPED_MOST,
                                   &out->most));
+    raise_most(out);
     SL_TRY(find_evaluation(out));
     SL_TRY(find_memory(out));
     find_gpus(out);

@@ -84,6 +84,8 @@ def test_a_description_says_what_the_files_do(box, kind):
     hubs = 1.1 if kind == "types" else 1.4  # are found again and again
     assert 0.9 < inputs / epoch["input_nodes"] < hubs, (inputs, epoch)
     assert most >= 0.99 * epoch["input_nodes"], (most, epoch)
+    for one in mean["types"].values():
+        assert one["vertices"] <= one["vertices_most"], mean["types"]
 
 
 def test_who_reads_files_refuses_a_description(box):
