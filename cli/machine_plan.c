@@ -481,6 +481,9 @@ static void print_memory(const struct sl_machine_plan *p)
         printf(", in a cache of %s", sl_units_bytes(b, (double)p->cache_bytes));
     printf("; the drive reads %s for a mini-batch\n",
            sl_units_bytes(b, p->train.units[SL_MACHINE_DRIVE]));
+    if (!drive && p->feature_share < 1)
+        printf("  mapped rows that are not there come page by page, which takes longer than the "
+               "drive's rate says\n");
 }
 
 static void print_gpus(const struct sl_machine_plan *p)
