@@ -657,6 +657,7 @@ static int find_machine(const struct sl_job_check *r, struct plan *p)
     const struct sl_machine_plan_spec spec = {.machine = r->machine,
                                               .config = &p->store.config,
                                               .dataset = &r->dataset,
+                                              .memory_bytes = available_to(r),
                                               .n_params = p->params.n,
                                               .infer_width = p->params.infer_width,
                                               .jumping_width = p->params.jumping_width,

@@ -177,7 +177,7 @@ static int find_memory(struct sl_machine_plan *p)
     const struct sl_machine_plan_spec *s = &p->spec;
     const struct sl_config *c = s->config;
     const struct sl_dataset *ds = s->dataset;
-    const uint64_t n_train = ds->split[SL_SPLIT_TRAIN].n, memory = s->machine->memory;
+    const uint64_t n_train = ds->split[SL_SPLIT_TRAIN].n, memory = s->memory_bytes;
     struct sl_capacity_need need = {
         .samplers = SL_MAX(c->allocation.samplers, 1u),
         .trainers = SL_MAX(c->allocation.trainers, 1u),

@@ -40,6 +40,7 @@ struct sl_machine_plan_spec {
     const struct sl_machine *machine;
     const struct sl_config *config; // with what "auto" is on that machine
     const struct sl_dataset *dataset;
+    uint64_t memory_bytes; // the machine's, within the job's own bound
     uint64_t n_params;
     uint32_t infer_width, jumping_width; // as the model says
     double hit_rate;                     // of a cache, if it was foreseen; else 0

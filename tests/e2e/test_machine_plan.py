@@ -155,6 +155,8 @@ def test_igbh_on_a_drive(box, name, gpus):
     assert near(train["mini_batch"]["drive"], wanted), train
     assert near(train["stages"]["drive"], 4620 * wanted / 6e9), train
     assert train["slowest"] == "drive" if gpus else memory["cache_bytes"] > 0
+    bound = igbh(box, *machine(gpus, memory=512 * GIB), sets=["memory=300GiB"])  # of the job
+    assert 0 < bound["memory"]["feature_share"] < memory["feature_share"], bound["memory"]
     unsaid = igbh(box, *machine(gpus, memory=512 * GIB))["train"]
     assert "drive" not in unsaid["stages"] and unsaid["seconds"] < train["seconds"], unsaid
 
