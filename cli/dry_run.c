@@ -15,6 +15,7 @@
 #include "broker/sharding/gpus.h"
 #include "broker/sharding/shard_preference.h"
 #include "cli/dispatch.h"
+#include "cli/machine_plan.h"
 #include "cli/nodes_plan.h"
 #include "cli/run_summary.h"
 #include "cli/store_view.h"
@@ -27,6 +28,7 @@
 #include "common/arena/arena.h"
 #include "common/arena/row_table.h"
 #include "common/data/wider_graph.h"
+#include "common/data/edge_lookup.h"
 #include "common/data/expected_visits.h"
 #include "common/data/link_items.h"
 #include "common/data/typed_json.h"
@@ -137,7 +139,7 @@ static int forecast(const struct sl_config *c, const struct sl_dataset *ds, stru
 {
     const struct sl_visits_watch watch = {.on_vertices = goes_on};
     const struct sl_visits_sampling sampling = sl_config_sampling(c);
-    if (!(sl_sampler_flags[c->sampler.kind] & SL_SAMPLER_UNIFORM))
+    if (!(sl_sampler_flags[c->sampler.kind] & SL_SAMPLER_UNIFORM) || ds->described)
         return SL_OK;
     uint32_t *visits = malloc(SL_MAX(ds->n_nodes, (uint64_t)1) * sizeof *visits);
     if (!visits)
@@ -155,6 +157,8 @@ static int measure_drive(const struct sl_dataset *ds, struct store *out)
 {
     const struct sl_row_options options = {0};
     struct sl_row_reader *reader;
+    if (ds->described)
+        return SL_OK; // nothing is there to be read
     SL_TRY(sl_row_reader_open(ds, &options, &reader));
     out->reads_per_s = sl_row_reader_profile(reader).reads_per_s;
     sl_row_reader_close(reader);
@@ -196,21 +200,22 @@ static enum sl_store_way find_way(const struct sl_config *c, const struct sl_dat
                                                                             : way;
 }
 
-// What the machine can still give, within the job's bound.
-static uint64_t available_to(const struct sl_config *c)
+// What the machine can still give, or another one has, within the job's bound.
+static uint64_t available_to(const struct sl_job_check *r)
 {
-    const uint64_t available = sl_device_memory_available();
-    return c->memory_bytes ? SL_MIN(available, c->memory_bytes) : available;
+    const uint64_t bound = r->config.memory_bytes;
+    const uint64_t available = r->machine ? r->machine->memory : sl_device_memory_available();
+    return bound ? SL_MIN(available, bound) : available;
 }
 
 static int find_store(const struct sl_job_check *r, struct store *out)
 {
     struct sl_config c = r->config;
     const struct sl_dataset *ds = &r->dataset;
-    const uint64_t available = available_to(&c);
+    const uint64_t available = available_to(r);
     sl_capacity_settle_store(&c, ds, available);
     struct sl_store_foreseen found;
-    const bool foreseen = sl_store_foresees(&c, ds);
+    const bool foreseen = !ds->described && sl_store_foresees(&c, ds);
     if (foreseen)
         SL_TRY(sl_store_foresee(&c, ds, NULL, &found));
     sl_store_prefer(&c, ds, available, foreseen ? &found : NULL);
@@ -227,7 +232,7 @@ static int find_store(const struct sl_job_check *r, struct store *out)
     if (!out->rows.n_slots)
         return SL_OK;
     SL_TRY(forecast(&c, ds, out));
-    return measure_drive(ds, out);
+    return r->machine ? SL_OK : measure_drive(ds, out);
 }
 
 struct plan {
@@ -235,6 +240,7 @@ struct plan {
     struct sl_params params;
     struct sl_nodes_plan nodes;
     struct sl_typed_forecast typed;
+    struct sl_machine_plan machine; // where it is for another one
 };
 
 // Of a graph with types.
@@ -331,6 +337,12 @@ static void print_warnings(const struct sl_judging *j)
     }
 }
 
+// Memory that a sampler looks listed edges up in, which no negative may be.
+static uint64_t strict_bytes(const struct sl_config *c, const struct sl_dataset *ds)
+{
+    return sl_config_is_links(c) ? sl_edge_lookup_bytes(ds, c->task.strict == SL_STRICT_ALL) : 0;
+}
+
 // Of a job of links: what it learns from, and what it is judged by.
 static void print_links(const struct sl_config *c, const struct sl_dataset *ds)
 {
@@ -364,6 +376,10 @@ static void print_links(const struct sl_config *c, const struct sl_dataset *ds)
                    items.given.ids ? "" : " that are drawn once");
         printf("\n");
     }
+    if (strict_bytes(c, ds) > 0)
+        printf("  task.strict \"all\" takes 8 bytes for each listed edge: %s of memory, in each "
+               "sampler\n",
+               sl_units_bytes(n, strict_bytes(c, ds)));
     if (sl_config_widens(c, ds))
         printf("  test edges are scored by a graph that has the validation edges: at most %s in a "
                "file beside the output\n",
@@ -562,6 +578,8 @@ static int print_plan_json(const struct sl_job_check *r, const struct plan *p)
         cJSON_AddStringToObject(plan, "epochs_reason", r->epochs_note);
     cJSON_AddNumberToObject(plan, "order_bytes",
                             (double)sl_arena_order_bytes(sl_config_epoch_items(c, n_train)));
+    if (strict_bytes(c, &r->dataset) > 0)
+        cJSON_AddNumberToObject(plan, "strict_bytes", (double)strict_bytes(c, &r->dataset));
     sl_typed_forecast_add(&p->typed, &r->dataset, plan);
     const struct sl_row_table_shape learned = learned_shape(c, &r->dataset);
     if (learned.dim > 0)
@@ -604,6 +622,8 @@ static int print_plan_json(const struct sl_job_check *r, const struct plan *p)
     add_role_devices(split, "trainer_devices", c, SL_ROLE_TRAINER, SL_DUTY_WORK);
     add_role_devices(split, "standby_devices", c, SL_ROLE_TRAINER, SL_DUTY_STANDBY);
     sl_nodes_plan_add(&p->nodes, plan);
+    if (r->machine)
+        sl_machine_plan_add(&p->machine, plan);
     return sl_output_json_pages(plan, "the plan");
 }
 
@@ -627,15 +647,32 @@ static struct sl_nodes_plan_spec spec_of_nodes(const struct sl_job_check *r, con
                                        .dataset = &r->dataset,
                                        .params = &p->params,
                                        .n_nodes = r->nodes,
-                                       .available_bytes = available_to(&r->config),
+                                       .available_bytes = available_to(r),
                                        .quiet = r->quiet};
+}
+
+// Of another machine than this one.
+static int find_machine(const struct sl_job_check *r, struct plan *p)
+{
+    const struct sl_machine_plan_spec spec = {.machine = r->machine,
+                                              .config = &p->store.config,
+                                              .dataset = &r->dataset,
+                                              .memory_bytes = available_to(r),
+                                              .n_params = p->params.n,
+                                              .infer_width = p->params.infer_width,
+                                              .jumping_width = p->params.jumping_width,
+                                              .hit_rate = p->store.hit_rate};
+    return sl_machine_plan_find(&spec, &p->machine);
 }
 
 static int find_plan(const struct sl_job_check *r, struct plan *p)
 {
     SL_TRY(find_store(r, &p->store));
     SL_TRY(find_params(r, &p->params));
-    SL_TRY(sl_typed_forecast_find(&r->config, &r->dataset, &p->typed));
+    SL_TRY(sl_typed_forecast_find(&r->config, &r->dataset, &r->dataset.typed, SL_TYPED_MOST,
+                                  &p->typed));
+    if (r->machine)
+        SL_TRY(find_machine(r, p));
     const struct sl_nodes_plan_spec spec = spec_of_nodes(r, p);
     return r->nodes > 1 ? sl_nodes_plan_find(&spec, &p->nodes) : SL_OK;
 }
@@ -644,7 +681,10 @@ static int print_plan(const struct sl_job_check *r, enum sl_output output, const
 {
     if (output == SL_OUTPUT_JSON)
         return print_plan_json(r, p);
-    print_plan_text(r, p);
+    if (r->machine)
+        sl_machine_plan_print(&p->machine);
+    else
+        print_plan_text(r, p);
     return SL_OK;
 }
 
@@ -733,5 +773,6 @@ int sl_dry_run(const struct sl_job_check *check, enum sl_output output, const ch
     sl_params_fini(&plan.params);
     sl_nodes_plan_fini(&plan.nodes);
     sl_typed_forecast_fini(&plan.typed);
+    sl_machine_plan_fini(&plan.machine);
     return rc;
 }

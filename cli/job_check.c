@@ -41,6 +41,8 @@ static int open_dataset(struct sl_job_check *r)
 {
     const struct sl_config *c = &r->config;
     unsigned need = sl_config_needs(c) | SL_TAKES_TYPES;
+    if (r->dry_run && r->nodes <= 1 && !sl_config_is_links(c))
+        need |= SL_TAKES_DESCRIBED;
     char path[sizeof c->dataset];
     snprintf(path, sizeof path, "%s", c->dataset);
     if (r->nodes > 1) {
@@ -111,7 +113,14 @@ static int find_nodes(struct sl_job_check *r, bool away)
     if (away)
         return SL_OK;
     if (r->dry_run && (n == 1 || sl_launcher_is_batch()))
-        return foresee_nodes(r, n);
+        SL_TRY(foresee_nodes(r, n));
+    if (r->machine && (r->nodes > 1 || (n != 1 && !sl_launcher_is_batch())))
+        return sl_fail(SL_EINVAL,
+                       "%s: --machine: found with a job on several nodes, wanted one on one: set "
+                       "nodes to 1, or take --machine out",
+                       r->job);
+    if (r->dry_run && (n == 1 || sl_launcher_is_batch()))
+        return SL_OK;
     if (!c->nodes_auto && c->nodes == 1 && (n > 1 || rank > 0) && !sl_launcher_is_batch())
         return sl_fail(SL_EINVAL,
                        "%s: nodes: found 1, and the launcher has started %u processes, of which "

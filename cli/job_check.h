@@ -9,6 +9,7 @@
 #include <stdbool.h>
 
 #include "cli/command.h"
+#include "cli/machine.h"
 #include "cli/output.h"
 #include "broker/epochs/judging.h"
 #include "broker/rundir/resume.h"
@@ -21,6 +22,7 @@ struct sl_job_check {
     const char *job, *report, *checkpoint;
     struct sl_text_list set;
     bool quiet, dry_run;
+    const struct sl_machine *machine; // that a dry run is for; NULL: this one
     // what came of it
     struct sl_config config;
     struct sl_dataset dataset;

@@ -24,6 +24,7 @@
 #include "cli/command.h"
 #include "cli/dispatch.h"
 #include "cli/dry_run.h"
+#include "cli/machine.h"
 #include "cli/job_check.h"
 #include "cli/job_end.h"
 #include "cli/output.h"
@@ -55,7 +56,8 @@ enum {
 struct run {
     struct sl_job_check check;
     int output; // enum sl_output
-    const char *http, *http_token, *links;
+    const char *http, *http_token, *links, *machine;
+    struct sl_machine other; // that a dry run is for
     bool http_open;
     char *dataset_record; // owned
     struct sl_launch broker;
@@ -318,6 +320,18 @@ static int init(const struct sl_command *c, void *state)
     return SL_OK;
 }
 
+static int take_machine(struct run *r)
+{
+    if (!r->machine)
+        return SL_OK;
+    if (!r->check.dry_run)
+        return sl_fail(SL_EINVAL, "run: --machine without --dry-run: it is for a plan alone");
+    SL_TRY(sl_machine_read(r->machine, &r->other));
+    sl_machine_assume(&r->other);
+    r->check.machine = &r->other;
+    return SL_OK;
+}
+
 static int run(void *state)
 {
     struct run *r = state;
@@ -327,6 +341,7 @@ static int run(void *state)
                        r->http_token ? "token" : "open");
     if (r->links && !r->check.dry_run)
         return sl_fail(SL_EINVAL, "run: --links without --dry-run: it is for a plan alone");
+    SL_TRY(take_machine(r));
     const uint32_t n = sl_launcher_size(&r->rank);
     r->is_one_of_several = n != 1 && !sl_launcher_is_batch();
     int rc = sl_job_check_run(&r->check, false);
@@ -376,6 +391,11 @@ static const struct sl_option options[] = {
     {.name = "links", AT(TEXT, links), .placeholder = "FILE",
      .help = "what 'sluice doctor --nodes -o json' has measured: with --dry-run, how long an epoch "
              "takes on the wire between nodes; under mpirun or srun a dry run measures by itself"},
+    {.name = "machine", AT(TEXT, machine), .placeholder = "KEY=NUMBER,...",
+     .help = "with --dry-run: what the job needs of another machine, and the least that an epoch "
+             "takes there: gpus, gpu_memory of each, memory, and rates a second that are known: "
+             "bus to each GPU, read of the memory, drive, edges a sampler draws, products a "
+             "trainer makes"},
     {.name = "output", .letter = 'o', .alias = "format", AT(CHOICE, output),
      .choices = sl_output_names,
      .help = "what standard output gets: a summary, or the report as JSON"},
@@ -394,6 +414,7 @@ const struct sl_command sl_command_run = {
              "work on it from another terminal.",
     .example = "sluice run job.json --set epochs=5 --report report.json\n"
                "sluice run job.json --http 8080\n"
+               "sluice run job.json --dry-run --machine gpus=8,gpu_memory=80GiB,memory=2TiB\n"
                "sluice run job.json --quiet -o json | jq .test",
     .operands = {{"JOB.json", offsetof(struct run, check.job)}},
     .options = {{sl_job_check_options, offsetof(struct run, check)}, {options}},

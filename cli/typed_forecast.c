@@ -13,19 +13,35 @@
 // Lists of a relation that are looked at, at most; types that are shown.
 enum { LOOKED_LISTS = 1 << 16, SHOWN = 16 };
 
-static int64_t fanout_of(const struct sl_config *c, const struct sl_typed *t, uint32_t h,
-                         uint32_t r)
+struct work {
+    const struct sl_config *config;
+    const struct sl_dataset *ds;
+    const struct sl_typed *typed;
+    enum sl_typed_bound bound;
+    double *rows, *drawn; // (n_types) that a hop draws for, and that it finds
+};
+
+static int64_t fanout_of(const struct work *w, uint32_t h, uint32_t r)
 {
-    const int64_t *by_relation = c->sampler.fanout_names.by_relation;
-    return by_relation ? by_relation[(uint64_t)h * t->n_relations + r] : c->sampler.fanout[h];
+    const int64_t *by_relation = w->config->sampler.fanout_names.by_relation;
+    return by_relation ? by_relation[(uint64_t)h * w->typed->n_relations + r]
+                       : w->config->sampler.fanout[h];
+}
+
+// Of lists that are all as long as they are on average.
+static double drawn_of_mean(const struct sl_typed *t, const struct sl_relation *r, int64_t fanout)
+{
+    const uint64_t n = t->type[r->target].n;
+    const double degree = n ? (double)r->n_edges / (double)n : 0;
+    return fanout < 0 ? degree : SL_MIN(degree, (double)fanout);
 }
 
 // What a fanout leaves of a list of the relation on average, of lists of which each counts alike,
 // or as often as it has edges.
-static double mean_drawn(const struct sl_dataset *ds, const struct sl_relation *r, int64_t fanout,
-                         bool by_edges)
+static double drawn_of_lists(const struct sl_dataset *ds, const struct sl_typed *t,
+                             const struct sl_relation *r, int64_t fanout, bool by_edges)
 {
-    const uint64_t n = ds->typed.type[r->target].n, looked = SL_MIN(n, (uint64_t)LOOKED_LISTS);
+    const uint64_t n = t->type[r->target].n, looked = SL_MIN(n, (uint64_t)LOOKED_LISTS);
     double sum = 0, weights = 0;
     for (uint64_t i = 0; i < looked; i++) {
         // Spread evenly; n is below 2^32.
@@ -37,53 +53,75 @@ static double mean_drawn(const struct sl_dataset *ds, const struct sl_relation *
     return weights > 0 ? sum / weights : 0;
 }
 
-// Of a hop: `rows` (n_types) vertices draw, and those that are new to the batch are left there.
-static void add_hop(const struct sl_config *c, const struct sl_dataset *ds, uint32_t h,
-                    double *rows, double *drawn, struct sl_typed_forecast *f)
+// Edges that hop h draws of relation r for `from` vertices.
+static double edges_of(const struct work *w, uint32_t h, uint32_t r, double from)
 {
-    const struct sl_typed *t = &ds->typed;
-    memset(drawn, 0, t->n_types * sizeof *drawn);
+    const struct sl_relation *relation = &w->typed->relation[r];
+    const int64_t fanout = fanout_of(w, h, r);
+    const double all = (double)relation->n_edges;
+    if (from <= 0)
+        return 0;
+    if (w->bound == SL_TYPED_MEAN || (w->ds->described && h == 0))
+        return SL_MIN(from * drawn_of_mean(w->typed, relation, fanout), all);
+    if (w->ds->described) // nothing says how long the lists are that others find
+        return fanout < 0 ? all : SL_MIN(from * (double)fanout, all);
+    return from * drawn_of_lists(w->ds, w->typed, relation, fanout, h > 0);
+}
+
+// Of a hop: `rows` vertices draw, and those that are new to the batch are left there.
+static void add_hop(const struct work *w, uint32_t h, struct sl_typed_forecast *f)
+{
+    const struct sl_typed *t = w->typed;
+    const double *before = f->known + (uint64_t)h * t->n_types;
+    double *after = f->known + (uint64_t)(h + 1) * t->n_types;
+    memset(w->drawn, 0, t->n_types * sizeof *w->drawn);
     for (uint32_t r = 0; r < t->n_relations; r++) {
         const struct sl_relation *relation = &t->relation[r];
-        const double from = rows[relation->target];
-        const double edges =
-            from > 0 ? from * mean_drawn(ds, relation, fanout_of(c, t, h, r), h > 0) : 0;
+        const double edges = edges_of(w, h, r, w->rows[relation->target]);
+        f->drawn[(uint64_t)h * t->n_relations + r] = edges;
         f->edges[r] += edges;
-        drawn[relation->source] += edges;
+        w->drawn[relation->source] += edges;
     }
     for (uint32_t i = 0; i < t->n_types; i++) {
-        const double n = (double)t->type[i].n, found = n > 0 ? -expm1(-drawn[i] / n) : 0;
-        const double fresh = (n - f->vertices[i]) * found;
-        f->vertices[i] += fresh;
-        rows[i] = c->sampler.expand == SL_EXPAND_NEW ? fresh : f->vertices[i];
+        const double n = (double)t->type[i].n, found = n > 0 ? -expm1(-w->drawn[i] / n) : 0;
+        const double fresh = (n - before[i]) * found;
+        after[i] = before[i] + fresh;
+        w->rows[i] = w->config->sampler.expand == SL_EXPAND_NEW ? fresh : after[i];
     }
 }
 
 int sl_typed_forecast_find(const struct sl_config *c, const struct sl_dataset *ds,
+                           const struct sl_typed *t, enum sl_typed_bound bound,
                            struct sl_typed_forecast *out)
 {
-    const struct sl_typed *t = &ds->typed;
     const uint64_t items = sl_config_epoch_items(c, ds->split[SL_SPLIT_TRAIN].n);
+    const uint32_t hops = c->sampler.n_fanout, relations = SL_MAX(t->n_relations, 1u);
     *out = (struct sl_typed_forecast){0};
     if (t->n_types == 0)
         return SL_OK;
-    double *rows = calloc(t->n_types, sizeof *rows), *drawn = calloc(t->n_types, sizeof *drawn);
-    out->vertices = calloc(t->n_types, sizeof *out->vertices);
-    out->edges = calloc(SL_MAX(t->n_relations, 1u), sizeof *out->edges);
-    const bool there = rows && drawn && out->vertices && out->edges;
+    struct work w = {.config = c, .ds = ds, .typed = t, .bound = bound};
+    w.rows = calloc(t->n_types, sizeof *w.rows);
+    w.drawn = calloc(t->n_types, sizeof *w.drawn);
+    out->known = calloc((uint64_t)(hops + 1) * t->n_types, sizeof *out->known);
+    out->drawn = calloc((uint64_t)hops * relations, sizeof *out->drawn);
+    out->edges = calloc(relations, sizeof *out->edges);
+    const bool there = w.rows && w.drawn && out->known && out->drawn && out->edges;
     if (there) {
-        rows[0] = out->vertices[0] = (double)SL_MIN(items, (uint64_t)c->sampler.batch_size);
-        for (uint32_t h = 0; h < c->sampler.n_fanout; h++)
-            add_hop(c, ds, h, rows, drawn, out);
+        out->n_hops = hops;
+        out->vertices = out->known + (uint64_t)hops * t->n_types;
+        w.rows[0] = out->known[0] = (double)SL_MIN(items, (uint64_t)c->sampler.batch_size);
+        for (uint32_t h = 0; h < hops; h++)
+            add_hop(&w, h, out);
     }
-    free(rows);
-    free(drawn);
+    free(w.rows);
+    free(w.drawn);
     return there ? SL_OK : sl_fail(SL_ENOMEM, "no memory for %u types", t->n_types);
 }
 
 void sl_typed_forecast_fini(struct sl_typed_forecast *f)
 {
-    free(f->vertices);
+    free(f->known);
+    free(f->drawn);
     free(f->edges);
     *f = (struct sl_typed_forecast){0};
 }

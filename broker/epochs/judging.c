@@ -405,6 +405,10 @@ int sl_judging_find(struct sl_judging *j, const struct sl_config *config,
         j->finds_best = has(config, dataset, SL_SPLIT_VAL);
         return look_at_links(j, config, dataset);
     }
+    if (dataset->described) { // there is no label to look at
+        j->finds_best = has(config, dataset, SL_SPLIT_VAL);
+        return SL_OK;
+    }
     if (has(config, dataset, SL_SPLIT_VAL)) {
         SL_TRY(find_reason(config, dataset, j->choice.measure, SL_SPLIT_VAL, why, sizeof why));
         j->finds_best = !*why;

@@ -46,6 +46,7 @@ struct sl_gpus_asking {
     uint64_t known_ns;    // when it came; 0: there was none yet
     uint64_t asked_ns;    // when the last question was asked
     pid_t pid;            // of the child; 0: none. With it:
+    bool assumed;         // nobody was: `known` was given, and holds for good
     bool killed;          // its time was over, which is the answer; it only has to die
     int pidfd;            // readable once it has ended; -1: an old kernel
     int answer, errors;   // what it writes
@@ -68,6 +69,9 @@ void sl_gpus_fini(struct sl_gpus_asking *a);
 // What is fresh, or a new answer, waited for; never fails: see `problem`. Kept in this process; of
 // its main thread. Borrowed, valid until the next call. Not for a daemon's loop.
 const struct sl_gpus *sl_gpus_known(void);
+
+// Has sl_gpus_known() say this and ask nobody: of a dry run for another machine.
+void sl_gpus_assume(const struct sl_gpus *gpus);
 
 // Asks for what sl_gpus_known() is to say later, so that there is less to wait for then.
 void sl_gpus_expect(void);

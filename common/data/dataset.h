@@ -95,6 +95,9 @@ struct sl_dataset {
     struct sl_pair_list edges[SL_SPLIT_COUNT]; // of training NULL: all edges of the graph
     struct sl_negatives negatives[SL_SPLIT_COUNT];
     bool may_overlap; // metadata.json says so: else no two of them have a vertex in common
+    // metadata.json alone says what the data set would have: sizes are known, and no array is there
+    // (dataset_described.c). Only with SL_TAKES_DESCRIBED.
+    bool described;
 
     // Of a data set whose vertices were put in another order (`sluice reorder`): (n_nodes) the id
     // that each had before, a permutation of 0 .. n_nodes - 1; else NULL.
@@ -130,6 +133,8 @@ enum sl_dataset_need {
     SL_TAKES_SHARD = 32,
     // Whoever gives this goes by ds->typed. For others a graph of several types is an error.
     SL_TAKES_TYPES = 64,
+    // Whoever gives this reads sizes where ds->described. For others such a data set is an error.
+    SL_TAKES_DESCRIBED = 256,
 };
 
 // How much checking an open does.

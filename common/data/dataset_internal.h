@@ -105,6 +105,15 @@ struct sl_row_text {
 struct sl_row_text sl_dataset_row_text(const struct sl_dataset *ds, uint64_t row);
 void sl_dataset_close_types(struct sl_dataset *ds);
 
+// ---- dataset_described.c ------------------------------------------------------------------------
+
+// "described" of metadata.json, if it has that; all else of it has been read.
+int sl_dataset_read_described(const struct cJSON *json, const char *path,
+                              const struct sl_dataset_metadata *m, struct sl_dataset *ds);
+// SL_EUNSUPPORTED for a data set that is described alone where SL_TAKES_DESCRIBED is not needed.
+// SL_EFORMAT where what is needed is not described.
+int sl_dataset_refuse_described(const struct sl_dataset *ds, unsigned need);
+
 // ---- dataset_validate.c -------------------------------------------------------------------------
 
 /*

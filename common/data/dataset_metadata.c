@@ -1,7 +1,7 @@
 /*
  * metadata.json: {"name", "num_nodes", "num_edges", "feat_dim", "num_classes", "task", "splits",
- * "first_side", "feat_stripes", "shard", "shards", "temporary"}, of a typed graph "types",
- * "relations" and "label_type" (dataset_typed.c). Further keys are the user's own
+ * "first_side", "feat_stripes", "shard", "shards", "temporary", "described"}, of a typed graph
+ * "types", "relations" and "label_type" (dataset_typed.c). Further keys are the user's own
  * (source, licence, ...) and are left alone.
  */
 #include <ctype.h>
@@ -294,7 +294,7 @@ static int take_fields(const cJSON *json, const char *path, struct sl_dataset *d
                        "%s: \"num_nodes\" is %" PRIu64
                        ", but vertex ids are 32-bit: at most %" PRIu64 " vertices are supported",
                        path, ds->n_nodes, (uint64_t)UINT32_MAX - 1);
-    return SL_OK;
+    return sl_dataset_read_described(json, path, m, ds);
 }
 
 int sl_dataset_metadata_read(struct sl_dataset *ds, const struct sl_dataset_known *known,

@@ -272,6 +272,11 @@ static int open_all(struct sl_dataset *ds, struct sl_dataset_metadata *m, const 
     SL_TRY(sl_dataset_metadata_read(ds, trust->known, m));
     SL_TRY(sl_dataset_refuse_shard(ds, need));
     SL_TRY(sl_dataset_refuse_types(ds, need));
+    SL_TRY(sl_dataset_refuse_described(ds, need));
+    if (ds->described) { // metadata.json is all of it, and has been compared
+        ds->digest = sl_dataset_digest(ds, m);
+        return SL_OK;
+    }
     SL_TRY(sl_dataset_map_files(ds, need, trust->known ? &trust->known->files : NULL));
     SL_TRY(check_topology(ds));
     SL_TRY(sl_dataset_check_shard(ds));

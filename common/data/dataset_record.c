@@ -233,6 +233,7 @@ static bool read_file(const cJSON *json, const char **name, struct sl_file_id *i
 static bool read_record(struct sl_dataset_known *out)
 {
     const cJSON *json = out->json, *file;
+    const cJSON *files = cJSON_GetObjectItemCaseSensitive(json, "files");
     struct sl_dataset_facts *facts = &out->facts;
     if (!read_number(json, "digest", &out->digest) ||
         !read_number(json, "metadata", &out->metadata) ||
@@ -244,7 +245,7 @@ static bool read_record(struct sl_dataset_known *out)
         !read_number(json, "weightless_edges", &facts->weightless_edges) ||
         !read_number(json, "weightless_vertices", &facts->weightless_vertices))
         return false;
-    cJSON_ArrayForEach(file, cJSON_GetObjectItemCaseSensitive(json, "files"))
+    cJSON_ArrayForEach(file, files)
     {
         if (out->files.n == SL_DATASET_PARTS_MAX ||
             !read_file(file, &out->files.file[out->files.n].name,
@@ -252,7 +253,7 @@ static bool read_record(struct sl_dataset_known *out)
             return false;
         out->files.n++;
     }
-    return out->files.n > 0;
+    return cJSON_IsArray(files); // empty where the data set is described alone
 }
 
 int sl_dataset_known_read(const char *record, struct sl_dataset_known *out)

@@ -17,12 +17,23 @@ static uint64_t key_of(uint32_t source, uint32_t target)
     return (uint64_t)source << 32 | target;
 }
 
+static uint64_t count_listed(const struct sl_dataset *ds)
+{
+    uint64_t n = 0;
+    for (int s = 0; s < SL_SPLIT_COUNT; s++)
+        n += ds->edges[s].ids ? ds->edges[s].n : 0;
+    return n;
+}
+
+uint64_t sl_edge_lookup_bytes(const struct sl_dataset *ds, bool lists)
+{
+    return lists ? count_listed(ds) * sizeof(uint64_t) : 0;
+}
+
 int sl_edge_lookup_init(struct sl_edge_lookup *l, const struct sl_dataset *ds, bool lists)
 {
     *l = (struct sl_edge_lookup){.ds = ds};
-    uint64_t n = 0;
-    for (int s = 0; lists && s < SL_SPLIT_COUNT; s++)
-        n += ds->edges[s].ids ? ds->edges[s].n : 0;
+    const uint64_t n = lists ? count_listed(ds) : 0;
     if (n == 0)
         return SL_OK;
     l->listed = malloc(n * sizeof *l->listed);

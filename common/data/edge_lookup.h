@@ -20,6 +20,8 @@ struct sl_edge_lookup {
 // `lists`: edges of train_edges.npy, val_edges.npy and test_edges.npy count as well. The data set
 // must outlive it. SL_ENOMEM.
 int sl_edge_lookup_init(struct sl_edge_lookup *l, const struct sl_dataset *ds, bool lists);
+// What that takes of memory: 8 bytes for each edge of the lists.
+uint64_t sl_edge_lookup_bytes(const struct sl_dataset *ds, bool lists);
 // Of n pairs (source, target) at once, whose searches go side by side.
 void sl_edge_lookup_each(const struct sl_edge_lookup *l, uint32_t n, const uint32_t *pairs,
                          bool *has);

@@ -30,7 +30,7 @@ struct sl_vertex_type {
     uint64_t first, n;             // its vertices are first to first + n - 1
     uint32_t feat_dim;             // 0 = no features
     enum sl_dtype feat_dtype;      // F32 or F16
-    const void *feat;              // (n, feat_dim) or NULL
+    const void *feat;              // (n, feat_dim) or NULL, as of a described data set always
 };
 
 struct sl_relation {
@@ -66,7 +66,7 @@ static inline uint64_t sl_relation_row(const struct sl_typed *t, const struct sl
 // Of one vertex's features; 0: it has none.
 static inline uint64_t sl_type_row_bytes(const struct sl_vertex_type *type)
 {
-    return type->feat ? type->feat_dim * sl_dtype_bytes(type->feat_dtype) : 0;
+    return type->feat_dim ? type->feat_dim * sl_dtype_bytes(type->feat_dtype) : 0;
 }
 
 // Of the features of all its vertices; 0: it has none.

@@ -97,6 +97,19 @@ def test_a_dry_run_says_what_orders_take(box):
     assert f"{n:,} edges to train with, whose orders of two epochs take {size}" in text, text
 
 
+def test_a_dry_run_says_what_strict_takes(box):
+    """8 bytes for each edge that a list has: of the validation and the test here."""
+    config = job(box, **{"task.strict": "all"})
+    n = sum(len(np.load(f"{config['dataset']}/{s}_edges.npy")) for s in ("val", "test"))
+    plan = box.sluice("run", box.job(config), "--dry-run", "-o", "json").ok().json()
+    assert plan["strict_bytes"] == 8 * n > 0, (plan["strict_bytes"], n)
+    text = box.sluice("run", box.job(config), "--dry-run").ok().out
+    assert f"8 bytes for each listed edge: {8 * n / 1024:.2f} KiB of memory" in text, text
+    graph = box.job(job(box, **{"task.strict": "graph"}))
+    plan = box.sluice("run", graph, "--dry-run", "-o", "json").ok().json()
+    assert "strict_bytes" not in plan, plan["strict_bytes"]
+
+
 def auc(positive, negative):
     order = np.sort(negative)
     below = np.searchsorted(order, positive, "left") + np.searchsorted(order, positive, "right")

@@ -97,6 +97,15 @@ LOOP_TEST(pairs_are_found_where_they_are_edges, 0, 8)
 }
 
 // One vertex, no edge, an empty list of edges.
+TEST(what_lists_take)
+{
+    const struct sl_dataset ds = {.edges = {[SL_SPLIT_VAL] = {.n = 5, .ids = narrow},
+                                            [SL_SPLIT_TEST] = {.n = 2, .ids = narrow},
+                                            [SL_SPLIT_TRAIN] = {.n = 100}}}; // the graph's
+    ck_assert_uint_eq(sl_edge_lookup_bytes(&ds, true), 8 * (5 + 2));
+    ck_assert_uint_eq(sl_edge_lookup_bytes(&ds, false), 0);
+}
+
 TEST(a_graph_may_have_no_edge)
 {
     const uint64_t none[] = {0, 0};
