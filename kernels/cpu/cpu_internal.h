@@ -106,9 +106,9 @@ enum { SL_CPU_PROLOGUE_ROWS = 256 }; // of a chunk, whose columns are summed by 
 
 // All of it, by all threads.
 void sl_cpu_prologue_pass(const struct sl_cpu_prologue *p);
-// The same in pieces: _begin, then rows begin .. end, which are whole chunks or end with the last
-// one, by the calling thread, and _finish once all rows are done. Bits do not depend on how the rows
-// are cut.
+// The same in pieces: _begin; then rows begin .. end, which are whole chunks or end with the last
+// one, by the calling thread; _finish once all rows are done. Bits do not depend on how they are
+// cut.
 int sl_cpu_prologue_begin(struct sl_cpu_prologue *p, struct sl_mempool *ws);
 void sl_cpu_prologue_rows(const struct sl_cpu_prologue *p, uint64_t begin, uint64_t end);
 void sl_cpu_prologue_finish(const struct sl_cpu_prologue *p);

@@ -8,10 +8,10 @@
  *
  * Design. k is cut at multiples of TILE_K, n at multiples of TILE_N, and rows of op(a) into strips
  * of a fixed number, the last one with zeros behind its own: there are few shapes, and an element's
- * bits depend neither on the rows beside it nor on who computes it. A strip is converted just before
+ * bits depend neither on the rows beside it nor on who computes it. A strip is converted right before
  * oneDNN's matmul for one thread multiplies it (gemm_primitive.c), so that converted data is read
- * from the cache, and results leave through a tile in the cache, one part of k after the other. Bias
- * and activation follow while the strip's rows of c are there.
+ * from the cache, and results leave through a tile in the cache, one part of k after the other;
+ * bias and activation follow while the strip's rows of c are there.
  *
  * Where a is not transposed threads divide its rows, and each converts the tiles of b that a few
  * parts of k need. Where it is (weight gradients) k is a batch's rows and the longest side: it has
@@ -328,7 +328,7 @@ static void divide_rows(struct product *p)
     uint64_t ranges = threads == 1 ? 1 : SL_MAX(threads, SL_MIN(strips / 8, 4 * threads));
     p->segments = 1;
     if (p->a_trans) {
-        // The segments change bits: they are what m and k say, so that a product has the same beside
+        // Segments change bits: they are what m and k say, so that a product has the same beside
         // another one of the same a. Ranges fill threads up.
         while (p->segments < SEGMENTS_MAX && p->g->of[0].k >= 2 * p->segments * SEGMENT_MIN &&
                (2 * p->segments - 1) * p->g->m <= SUMS_ROWS)
