@@ -30,6 +30,9 @@ def share_job(box, gpus, placement="one_copy", kind=None, idle=0, **changes):
         "sampler.fanout": [5, 5],
         "store.placement": placement,
         "store.prefer": "features",
+        # For all batches of a job: where memory is full, a batch that is drawn gives its own up to
+        # an older one whose sampler was slow, and is drawn, and read, once more.
+        "arena.memory": "16MiB",
     }
     devices = [gpu(d, memory=BUDGET) for d in range(gpus)] + [CPU, CPU]
     job = gpu_job(box, devices, **{**more, **KINDS.get(kind, {}), **changes})
@@ -45,6 +48,7 @@ def train(box, job, **env):
 
 def graph_bytes(report):
     """Read at home, of other samplers, and in the machine's memory."""
+    assert report["batches"]["evicted"] == 0, report["batches"]
     ways = {"own": 0, "peers": 0, "memory": 0}
     for link in report["store"]["links"]:
         if link["kind"] == "graph":

@@ -338,8 +338,9 @@ static inline void typed_sage(const struct typed_naive *m, uint32_t l, uint32_t 
                       y);
     typed_product(typed_of_relation(m, l, k, "lin_r.weight"), false,
                   x->of[t] + (uint64_t)i * x->dim[t], x->dim[t], d, scale, y);
+    const double *bias = typed_of_relation(m, l, k, "lin_l.bias");
     for (uint32_t o = 0; o < d; o++)
-        y[o] += scale * typed_of_relation(m, l, k, "lin_l.bias")[o];
+        y[o] += scale * bias[o];
 }
 
 // GATConv likewise; mask (n, heads) is of the row's edges.
@@ -372,8 +373,9 @@ static inline void typed_gat(const struct typed_naive *m, uint32_t l, uint32_t k
             for (uint32_t o = h * c; o < (h + 1) * c; o++)
                 y[o] += scale * score[e] / sum * (double)mask[e * heads + h] * z[e * d + o];
     }
+    const double *bias = typed_of_relation(m, l, k, "bias");
     for (uint32_t o = 0; o < d; o++)
-        y[o] += scale * typed_of_relation(m, l, k, "bias")[o];
+        y[o] += scale * bias[o];
     free(own);
     free(z);
     free(score);
@@ -387,14 +389,14 @@ static inline void typed_gcn(const struct typed_naive *m, uint32_t l, uint32_t k
     const uint32_t s = m->g->relation[k].source, d = m->config->model.hidden;
     const uint32_t bases = m->config->model.bases, blocks = m->config->model.blocks;
     const double *weight = typed_find(m, "convs.%u.weight", l);
+    const double *comp = bases ? typed_find(m, "convs.%u.comp", l) + k * bases : NULL;
     double *w = fixture_alloc((uint64_t)d * d * sizeof *w);
     const uint32_t side = blocks ? d / blocks : d;
     for (uint32_t a = 0; a < d; a++)
         for (uint32_t o = 0; o < d; o++)
             if (bases)
                 for (uint32_t b = 0; b < bases; b++)
-                    w[a * d + o] += typed_find(m, "convs.%u.comp", l)[k * bases + b] *
-                                    weight[(b * d + a) * d + o];
+                    w[a * d + o] += comp[b] * weight[(b * d + a) * d + o];
             else if (a / side == o / side)
                 w[a * d + o] = weight[(uint64_t)k * d * side + a * side + o % side];
     for (uint32_t e = 0; e < n; e++)
@@ -409,8 +411,9 @@ static inline double *typed_kqv(const struct typed_naive *m, uint32_t l, uint32_
     const uint32_t d = m->config->model.hidden;
     const char *type = m->g->type[t].name;
     double *y = fixture_alloc(d * sizeof *y);
+    const double *bias = typed_find(m, "convs.%u.kqv_lin.lins.%s.bias", l, type) + part * d;
     for (uint32_t o = 0; o < d; o++)
-        y[o] = typed_find(m, "convs.%u.kqv_lin.lins.%s.bias", l, type)[part * d + o];
+        y[o] = bias[o];
     typed_product(typed_find(m, "convs.%u.kqv_lin.lins.%s.weight", l, type) + part * d * d, false,
                   x->of[t] + (uint64_t)i * d, d, d, 1, y);
     return y;
@@ -476,9 +479,9 @@ static inline void typed_hgt(const struct typed_naive *m, uint32_t l, uint32_t t
             out[o] *= 0.5 * (1 + erf(out[o] / sqrt(2)));
         }
     }
+    const double *bias = typed_find(m, "convs.%u.out_lin.lins.%s.bias", l, type);
     for (uint32_t o = 0; o < d; o++)
-        y[o] = s * typed_find(m, "convs.%u.out_lin.lins.%s.bias", l, type)[o] +
-               (1 - s) * x->of[t][(uint64_t)i * d + o];
+        y[o] = s * bias[o] + (1 - s) * x->of[t][(uint64_t)i * d + o];
     typed_product(typed_find(m, "convs.%u.out_lin.lins.%s.weight", l, type), false, out, d, d, s,
                   y);
     free(query);
@@ -592,8 +595,9 @@ static inline struct typed_rows typed_naive_layer(const struct typed_naive *m, u
             double *row = y.of[t] + (uint64_t)i * d;
             typed_product(typed_find(m, "convs.%u.root", l), true, x->of[t] + (uint64_t)i * d, d, d,
                           1, row);
+            const double *bias = typed_find(m, "convs.%u.bias", l);
             for (uint32_t o = 0; o < d; o++)
-                row[o] += typed_find(m, "convs.%u.bias", l)[o];
+                row[o] += bias[o];
         }
         if (l + 1 < layers)
             typed_tail(m, l, t, &y);
