@@ -1,8 +1,9 @@
 // Features of the edges of a typed block: where their rows lie, and copies of them from files.
 #include "common/base/error.h"
+#include "tests/unit/gpu_fixture.h"
 #include "tests/unit/suite.h"
 #include "tests/unit/trainer_typed_naive.h"
-#include "trainer/feed/rows.h"
+#include "trainer/feed/gather.h"
 
 enum { HOPS = 2, CLASSES = 4, BEFORE = 128 }; // bytes of other rows before those of edges
 
@@ -21,7 +22,8 @@ static void setup(void)
 {
     typed_graph_init(&graph, 5);
     typed_edge_features(&graph, 17);
-    ds = (struct sl_dataset){.typed = graph.typed};
+    const struct sl_vertex_type *last = &graph.type[TYPED_TYPES - 1];
+    ds = (struct sl_dataset){.typed = graph.typed, .n_nodes = last->first + last->n};
     block = typed_block(&graph, SEEDS, SL_COUNT_OF(SEEDS), HOPS, 3, CLASSES, 1);
 }
 
@@ -153,6 +155,67 @@ TEST(edges_of_another_relation_are_refused)
     ck_assert_ptr_nonnull(strstr(sl_error_message(), "no numbers of edges"));
     free(out);
     sl_row_source_fini(&s);
+}
+
+// ---- whole batches, on a GPU --------------------------------------------------------------------
+
+CASE(.name = "gpu", .setup = setup, .teardown = teardown, .timeout_s = 60, ON_A_GPU)
+
+// Of a batch that was gathered: rows of vertices behind one another, then those of edges.
+static void check_batch(const struct sl_batch_buffer *b, const struct sl_device *device)
+{
+    uint64_t at[TYPED_RELATIONS * HOPS];
+    const uint64_t bytes = sl_typed_block_bytes(block, &graph.typed, false);
+    float *x = fixture_alloc(bytes + 64);
+    assert_ok(device->copy(x, b->x, bytes));
+    assert_ok(device->sync());
+    for (uint32_t t = 0; t < TYPED_TYPES; t++) {
+        const struct sl_vertex_type *type = &graph.type[t];
+        const uint32_t *ids = sl_block_nodes(block) + sl_block_types(block)[t].first;
+        const float *rows = x + sl_typed_rows_at(block, &graph.typed, t, false) / sizeof *x;
+        for (uint32_t i = 0; type->feat && i < sl_typed_block_rows(block, t); i++)
+            ck_assert_mem_eq(rows + (uint64_t)i * type->feat_dim,
+                             (const float *)type->feat + (ids[i] - type->first) * type->feat_dim,
+                             type->feat_dim * sizeof *x);
+    }
+    sl_typed_edge_rows(block, &graph.typed,
+                       sl_typed_rows_at(block, &graph.typed, TYPED_TYPES, false), at);
+    check_rows(x, at, itself);
+    free(x);
+}
+
+LOOP_TEST(batches_have_rows_of_vertices_and_edges, 0, 2)
+{
+    const enum sl_gather_way way = _i ? SL_GATHER_MAPPED : SL_GATHER_STAGED;
+    const struct sl_plugin *gpu = gpu_open(0);
+    const struct sl_compute on[] = {{sl_device_host(), sl_kernels_cpu(), sl_kernels_cpu()},
+                                    {gpu->device, gpu->kernels, sl_kernels_cpu()}};
+    float *feat[TYPED_TYPES];
+    struct fixture_rng r = {.seed = 3};
+    for (uint32_t t = 0; t < TYPED_TYPES; t++) {
+        const uint64_t n = graph.type[t].n * graph.type[t].feat_dim;
+        feat[t] = fixture_alloc((n + 1) * sizeof *feat[t]);
+        for (uint64_t i = 0; i < n; i++)
+            feat[t][i] = fixture_float(&r, 1);
+        graph.type[t].feat = n ? feat[t] : NULL;
+    }
+    for (size_t d = 0; d < SL_COUNT_OF(on); d++) {
+        struct sl_gather g;
+        struct sl_batch_buffer to = {0};
+        struct sl_gathered told;
+        sl_gather_init(&g, &on[d], &ds, way);
+        for (int again = 0; again < 2; again++) { // the first one finds the way
+            const int rc = sl_gather_block(&g, NULL, block, NULL, &to, &told);
+            ck_assert_msg(rc == SL_OK, "%s", sl_error_message());
+            check_batch(&to, on[d].device);
+        }
+        ck_assert_int_eq(g.way, way);
+        ck_assert_uint_gt(told.miss_bytes, 0);
+        sl_batch_buffer_fini(&to);
+        sl_gather_fini(&g);
+    }
+    for (uint32_t t = 0; t < TYPED_TYPES; t++)
+        free(feat[t]);
 }
 
 RUN_TESTS()
