@@ -7,12 +7,12 @@
  *                (dst_id), graph_id_field
  *
  * The first line of each file names its columns; those of vertices with a meaning here are feat,
- * label, train_mask, val_mask, test_mask, and of edges weight and feat. Vertices of a type are numbered as
- * DGL does, by rising id (id_table.h). With one type and one relation the data set is a plain one.
- * Several graphs in one data set are refused.
+ * label, train_mask, val_mask, test_mask, and of edges weight and feat. Vertices of a type are
+ * numbered as DGL does, by rising id (id_table.h). With one type and one relation the data set is a
+ * plain one. Several graphs in one data set are refused.
  *
- * Features of edges are kept of a graph of several types, where edges have no weights; then a file of
- * edges is read three times: counted, for its features and for its edges.
+ * Features of edges are kept of a graph of several types, where edges have no weights; then a file
+ * of edges is read three times: counted, for its features and for its edges.
  *
  * A file of vertices is read twice, for the ids and for the rest, which goes through a sort where
  * its rows do not stand in the order of the ids.
@@ -153,7 +153,7 @@ static int open_type(struct sl_import *im, struct dgl_csv *g, const cJSON *entry
     return sl_dgl_vertices_choose(v, &g->columns);
 }
 
-// Columns that are features: those that are asked for; else "feat", where nothing speaks against it.
+// Columns that are features: those that are asked for; else "feat", where nothing is against it.
 static int choose_features(struct sl_import *im, const struct dgl_csv *g, struct relation *r)
 {
     if (g->edge_features)

@@ -51,9 +51,9 @@ struct sl_import_relation {
     struct sl_import_file times, feat;
     // Of an importer that has no such file: puts them into a struct sl_feature_sink. NULL: none.
     int (*put_features)(struct sl_import *im, void *of);
-    bool staged; // feat is such a copy, which goes away
-    uint64_t n_read;                   // edges of the source
-    uint64_t n_wanted;                 // edges of the source; UINT64_MAX: any number
+    bool staged;       // feat is such a copy, which goes away
+    uint64_t n_read;   // edges of the source
+    uint64_t n_wanted; // edges of the source; UINT64_MAX: any number
     // Of an importer that has no such files: starts the sort and puts the edges. NULL: files.
     int (*read)(struct sl_import *im, void *of);
     void *of;

@@ -88,9 +88,9 @@ uint32_t sl_typed_model_learned_ids(const struct sl_typed_model *m, struct sl_bl
                                     uint32_t *ids);
 
 // *h (at least n_seeds, hidden): rows of the seeds, type after type. x: features as of
-// trainer/feed/typed_block.h, f32; those of vertices are masked in place. A block of fewer hops than
-// layers goes through as many of the first ones. Rows of the last one are at m->last until the pools
-// are reset. SL_EABORTED when the pulse (NULL: none) says to leave half way.
+// trainer/feed/typed_block.h, f32; those of vertices are masked in place. A block of fewer hops
+// than layers goes through as many of the first ones. Rows of the last one are at m->last until the
+// pools are reset. SL_EABORTED when the pulse (NULL: none) says to leave half way.
 int sl_typed_model_forward(struct sl_typed_model *m, const float *params,
                            struct sl_block_view block, float *x, bool training,
                            const struct sl_heartbeat *pulse, float **h);
