@@ -261,7 +261,8 @@ static int import(void *state)
                        "%s: features.kind: found learned rows, wanted \"file\": import-weights "
                        "brings a model's parameters alone",
                        im->job_path);
-    SL_TRY(sl_dataset_open(im->config.dataset, SL_NEED_TOPOLOGY | SL_NEED_FEATURES | SL_TAKES_TYPES,
+    SL_TRY(sl_dataset_open(im->config.dataset,
+                           sl_config_needs_to_predict(&im->config) | SL_TAKES_TYPES,
                            SL_CHECK_CACHED, 0, &im->dataset));
     sl_interrupt_catch();
     SL_TRY(ask_model(im));

@@ -19,7 +19,7 @@ unsigned sl_config_needs(const struct sl_config *c)
         if (sl_order_kinds[c->order.kind].walks) // by shares of labels
             need |= SL_NEED_LABELS;
     }
-    need |= sl_config_needs_to_draw(c);
+    need |= sl_config_needs_to_draw(c) | (sl_config_needs_to_predict(c) & SL_NEED_EDGE_FEATURES);
     return sl_config_needs_to_predict(c) & SL_NEED_FEATURES ? need
                                                             : need & ~(unsigned)SL_NEED_FEATURES;
 }
@@ -33,7 +33,8 @@ unsigned sl_config_needs_to_draw(const struct sl_config *c)
 
 unsigned sl_config_needs_to_predict(const struct sl_config *c)
 {
-    return SL_NEED_TOPOLOGY | (c->features.kind == SL_INPUT_LEARNED ? 0 : SL_NEED_FEATURES);
+    return SL_NEED_TOPOLOGY | (c->features.kind == SL_INPUT_LEARNED ? 0 : SL_NEED_FEATURES) |
+           (c->model.edge_features ? SL_NEED_EDGE_FEATURES : 0);
 }
 
 void sl_config_choose_features(const struct sl_config *c, struct sl_dataset *dataset)

@@ -365,6 +365,11 @@ const struct sl_key sl_keys[] = {
      .only_key = "model.kind", .only_word = "rgat",
      .doc = "Whether a relation has one weight for both of its ends, as GATConv(in, out) has it "
             "and GATConv((in, in), out) has not; they are of one width then. Only with rgat."},
+    {.path = "model.edge_features", .type = SL_KEY_BOOL, AT(model.edge_features),
+     .fallback = "false", FIXED,
+     .only_key = "model.kind", .only_word = "rgat",
+     .doc = "Whether edge_feat.SOURCE.NAME.TARGET.npy, of each relation that has the file, add to "
+            "the attention of its edges, as GATConv's edge_dim. Only with rgat."},
     {.path = "model.bases", .type = SL_KEY_INTEGER, AT(model.bases), FIXED,
      .min = 0, .max = 4096, .fallback = "0",
      .only_key = "model.kind", .only_word = "rgcn",

@@ -70,6 +70,11 @@ static int check_hidden(const struct sl_parse *p, uint32_t parts, const char *wh
 static int resolve_model(const struct sl_parse *p)
 {
     struct sl_config *c = p->out;
+    if (c->model.edge_features && sl_sampler_flags[c->sampler.kind] & SL_SAMPLER_VISITS)
+        return sl_parse_fail(p, "model.edge_features",
+                             "found true with sampler.kind \"%s\", wanted one that draws edges: "
+                             "what walks meet has none: take \"khop\"",
+                             sl_key_word(sl_key_find("sampler.kind"), c));
     if (c->model.blocks > 0 && c->model.bases > 0)
         return sl_parse_fail(p, "model.blocks",
                              "found %u beside model.bases %u, wanted one of the two ways to make "

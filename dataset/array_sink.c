@@ -407,7 +407,8 @@ out:
 }
 
 // A reader of (n_nodes), (n_nodes, D); *dim = D.
-static int open_matrix(const struct sl_array_place *place, uint64_t n_nodes,
+// rows: of what, "vertices".
+static int open_matrix(const struct sl_array_place *place, uint64_t n_nodes, const char *rows,
                        struct sl_array_reader **out, uint64_t *dim)
 {
     char wanted[160];
@@ -415,8 +416,8 @@ static int open_matrix(const struct sl_array_place *place, uint64_t n_nodes,
     const struct sl_npy_header *h = sl_array_header(*out);
     if ((h->ndim != 1 && h->ndim != 2) || h->shape[0] != n_nodes) {
         snprintf(wanted, sizeof wanted,
-                 "(%" PRIu64 ", columns), a row for each of the %" PRIu64 " vertices", n_nodes,
-                 n_nodes);
+                 "(%" PRIu64 ", columns), a row for each of the %" PRIu64 " %s", n_nodes, n_nodes,
+                 rows);
         return fail_shape(*out, wanted);
     }
     *dim = h->ndim == 2 ? h->shape[1] : 1;
@@ -435,7 +436,7 @@ int sl_array_put_features(struct sl_import *im, const struct sl_array_place *pla
     struct sl_feature_sink in = {0};
     uint64_t dim = 0;
     int rc;
-    SL_TRY_OUT(open_matrix(place, n_nodes, &r, &dim));
+    SL_TRY_OUT(open_matrix(place, n_nodes, sl_import_feature_rows(im), &r, &dim));
     const char *from = sl_array_name(r);
     bool half = sl_array_header(r)->dtype == SL_DTYPE_F16;
     SL_TRY_OUT(sl_feature_sink_open(&in, im, n_nodes, dim, half, from));
@@ -462,7 +463,7 @@ int sl_array_put_labels(struct sl_import *im, const struct sl_array_place *place
     struct sl_label_sink in = {0};
     uint64_t dim = 0;
     int rc;
-    SL_TRY_OUT(open_matrix(place, n_nodes, &r, &dim));
+    SL_TRY_OUT(open_matrix(place, n_nodes, "vertices", &r, &dim));
     const char *from = sl_array_name(r);
     SL_TRY_OUT(sl_label_sink_open(&in, im, n_nodes, dim, task, from));
     sl_progress_begin(&im->making.progress, "labels", n_nodes, "rows");

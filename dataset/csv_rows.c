@@ -32,8 +32,8 @@ static int check_rows(const struct sl_csv *c, uint64_t n_rows)
         return SL_OK;
     return sl_fail(SL_EFORMAT,
                    "import %s: found %" PRIu64 " rows: wanted one for each of the %" PRIu64
-                   " vertices: get the data set again",
-                   c->path, n_rows, r->n_nodes);
+                   " %s: get the data set again",
+                   c->path, n_rows, r->n_nodes, sl_import_feature_rows(c->im));
 }
 
 // A whole line of n numbers into one of the two; with nan, "nan" in any letters is one too.

@@ -33,29 +33,6 @@ static bool is_other(const struct sl_dgl_vertices *v, int c)
     return other;
 }
 
-static void add_feature(struct sl_dgl_vertices *v, int column)
-{
-    if (column >= 0 && v->n_features < SL_FIELDS_MAX)
-        v->feature[v->n_features++] = column;
-}
-
-// Those of the names, between commas, that the table has.
-static int choose_named(struct sl_dgl_vertices *v, const char *names)
-{
-    char name[256];
-    for (const char *at = names, *end; *at; at = *end ? end + 1 : end) {
-        end = at + strcspn(at, ",");
-        if ((size_t)(end - at) >= sizeof name)
-            return sl_fail(SL_EINVAL,
-                           "import: --features: found a name of %zu bytes: wanted "
-                           "shorter ones",
-                           (size_t)(end - at));
-        snprintf(name, sizeof name, "%.*s", (int)(end - at), at);
-        add_feature(v, sl_csv_table_find(&v->table, name));
-    }
-    return SL_OK;
-}
-
 int sl_dgl_vertices_choose(struct sl_dgl_vertices *v, const struct sl_dgl_columns *columns)
 {
     char names[NAMES_BYTES] = "";
@@ -64,9 +41,9 @@ int sl_dgl_vertices_choose(struct sl_dgl_vertices *v, const struct sl_dgl_column
     for (int s = 0; s < SL_SPLIT_COUNT; s++)
         v->mask[s] = sl_csv_table_find(&v->table, mask_names[s]);
     if (columns->features)
-        return choose_named(v, columns->features);
-    add_feature(v, sl_csv_table_find(&v->table, "feat"));
-    if (v->n_features)
+        return sl_dgl_features_choose(&v->features, &v->table, "features", columns->features);
+    sl_dgl_features_add(&v->features, sl_csv_table_find(&v->table, "feat"));
+    if (v->features.n)
         return SL_OK;
     for (int c = 0; c < v->table.n_columns; c++) {
         if (is_other(v, c))
@@ -80,7 +57,7 @@ int sl_dgl_vertices_choose(struct sl_dgl_vertices *v, const struct sl_dgl_column
                        "import %s: found the columns %s: wanted --features with those that are "
                        "features, as in --features %s (--features '' for none)",
                        v->table.csv.path, names, v->table.names[only]);
-    add_feature(v, only);
+    sl_dgl_features_add(&v->features, only);
     return SL_OK;
 }
 
@@ -96,8 +73,8 @@ static bool is_used(const struct sl_dgl_vertices *v, int c, bool labels)
 {
     if (c == v->id || c == v->graph)
         return true;
-    for (int i = 0; i < v->n_features; i++)
-        if (v->feature[i] == c)
+    for (int i = 0; i < v->features.n; i++)
+        if (v->features.column[i] == c)
             return true;
     return labels && v->table.names[c][0] && is_other(v, c);
 }
@@ -115,7 +92,7 @@ static int check_names(const struct sl_dgl_vertices *types, uint32_t n_types,
 {
     int n_features = 0, n_labels = 0;
     for (uint32_t i = 0; i < n_types; i++) {
-        n_features += types[i].n_features;
+        n_features += types[i].features.n;
         n_labels += types[i].label >= 0;
     }
     if (columns->features && columns->features[0] && n_features == 0)
@@ -167,11 +144,10 @@ struct reading {
     uint64_t row;
     struct sl_record_sort *sort; // NULL: rows come in the order of the vertices
 
-    double *values;  // (SL_SINK_MAX_DIM) of a field
-    uint32_t *width; // (n_features) numbers of each column, by the first row
+    double *values; // (SL_SINK_MAX_DIM) of a field, v's
     uint32_t dim, n_labels;
     // A row: (dim), (n_labels), masks; and the same packed.
-    float *feat;
+    float *feat; // v's
     double *label;
     uint8_t mask[SL_SPLIT_COUNT];
     char *packed;
@@ -190,54 +166,22 @@ static uint32_t packed_bytes(const struct reading *r)
 static int open_row(struct reading *r)
 {
     struct sl_dgl_vertices *v = r->v;
-    uint64_t dim = 0;
-    for (int i = 0; i < v->n_features; i++) {
-        SL_TRY(sl_csv_table_numbers(&v->table, v->feature[i], SL_SINK_MAX_DIM, r->values,
-                                    &r->width[i]));
-        if (r->width[i] == 0)
-            return sl_csv_table_fail(&v->table, v->feature[i], "a number");
-        dim += r->width[i];
-    }
-    if (dim > SL_SINK_MAX_DIM)
-        return sl_csv_table_fail(&v->table, v->feature[0], "at most 65536 features, found more");
-    r->dim = (uint32_t)dim;
+    SL_TRY(sl_dgl_features_open(&v->features, &v->table));
+    const uint64_t dim = r->dim = v->features.dim;
+    r->feat = v->features.row;
     if (r->labels && v->label >= 0) {
         SL_TRY(sl_csv_table_numbers(&v->table, v->label, SL_SINK_MAX_DIM, r->values, &r->n_labels));
         r->n_labels = SL_MAX(r->n_labels, 1u);
     }
-    r->feat = malloc((dim + 1) * sizeof *r->feat);
     r->label = malloc((r->n_labels + 1) * sizeof *r->label);
     r->packed = malloc(packed_bytes(r));
-    if (!r->feat || !r->label || !r->packed)
+    if (!r->label || !r->packed)
         return sl_fail(SL_ENOMEM, "import %s: no memory for a row", v->table.csv.path);
     if (dim)
         SL_TRY(sl_feature_sink_open(&r->features, r->im, v->ids.n, dim, false, v->table.csv.path));
     if (r->n_labels)
         SL_TRY(sl_label_sink_open(&r->labels_out, r->im, v->ids.n, r->n_labels, r->task,
                                   v->table.csv.path));
-    return SL_OK;
-}
-
-static int scan_features(struct reading *r)
-{
-    struct sl_dgl_vertices *v = r->v;
-    float *to = r->feat;
-    uint32_t n;
-    for (int i = 0; i < v->n_features; i++) {
-        const int column = v->feature[i];
-        SL_TRY(sl_csv_table_numbers(&v->table, column, SL_SINK_MAX_DIM, r->values, &n));
-        bool finite = true;
-        for (uint32_t d = 0; d < n; d++)
-            finite = finite && isfinite((float)r->values[d]);
-        if (n != r->width[i] || !finite) {
-            char wanted[128];
-            snprintf(wanted, sizeof wanted, "%" PRIu32 " finite float32 number%s, as line 2 has,",
-                     r->width[i], r->width[i] == 1 ? "" : "s");
-            return sl_csv_table_fail(&v->table, column, wanted);
-        }
-        for (uint32_t d = 0; d < n; d++)
-            *to++ = (float)r->values[d];
-    }
     return SL_OK;
 }
 
@@ -304,7 +248,7 @@ static int take_row(struct sl_csv_table *t)
     struct reading *r = t->context;
     if (!r->feat)
         SL_TRY(open_row(r));
-    SL_TRY(scan_features(r));
+    SL_TRY(sl_dgl_features_scan(&r->v->features, t));
     SL_TRY(scan_labels(r));
     SL_TRY(scan_masks(r));
     if (r->row == r->v->ids.n)
@@ -349,10 +293,8 @@ static bool rows_rise(const struct sl_id_table *ids)
 static int read_rows(struct reading *r)
 {
     struct sl_dgl_vertices *v = r->v;
-    r->values = malloc(SL_SINK_MAX_DIM * sizeof *r->values);
-    r->width = calloc((size_t)v->n_features + 1, sizeof *r->width);
-    if (!r->values || !r->width)
-        return sl_fail(SL_ENOMEM, "import %s: no memory", v->table.csv.path);
+    SL_TRY(sl_dgl_features_begin(&v->features, &v->table));
+    r->values = v->features.values;
     for (int s = 0; s < SL_SPLIT_COUNT && r->labels; s++)
         if (v->mask[s] >= 0)
             SL_TRY(sl_list_sink_open(&r->list[s], r->im, (enum sl_split)s, v->ids.n));
@@ -381,9 +323,7 @@ int sl_dgl_vertices_read(struct sl_dgl_vertices *v, struct sl_import *im, enum s
         if (r->list[s].im)
             rc = sl_list_sink_close(&r->list[s], rc, (enum sl_split)s);
     sl_record_sort_destroy(r->sort);
-    free(r->values);
-    free(r->width);
-    free(r->feat);
+    sl_dgl_features_end(&v->features);
     free(r->label);
     free(r->packed);
     free(r);

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "dataset/csv_table.h"
+#include "dataset/dgl_features.h"
 #include "dataset/id_table.h"
 #include "dataset/import.h"
 
@@ -24,7 +25,7 @@ struct sl_dgl_vertices {
     char *graph_id; // of all rows
     // Columns, -1 where there is none.
     int id, graph, label, mask[SL_SPLIT_COUNT];
-    int n_features, feature[SL_FIELDS_MAX];
+    struct sl_dgl_features features;
 };
 
 // Finds the columns in the heading; v->id and v->graph are set. SL_EINVAL for features that are not

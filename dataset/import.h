@@ -80,6 +80,7 @@ struct sl_import {
     const struct sl_import_format *format;
     void *context;                 // the format's own
     const char *feature_file;      // NULL: node_feat.npy
+    const char *feature_rows;      // what has a row of it; NULL: vertices
     struct sl_typed_import *typed; // of a graph of several types, else NULL (typed_import.h),
     const struct sl_import_typed *of_typed; // and what is done with it
     uint64_t memory_held; // of memory_bytes, by the format, while edges are sorted
@@ -92,6 +93,11 @@ struct sl_import {
     char direction[160]; // why edges are stored both ways, or as they are; "" = nothing says so
     bool unit_weights;   // the source's weights, which are all 1 and not stored
 };
+
+static inline const char *sl_import_feature_rows(const struct sl_import *im)
+{
+    return im->feature_rows ? im->feature_rows : "vertices";
+}
 
 struct sl_import_format {
     const char *name, *help;       // as the list of formats has them

@@ -7,9 +7,12 @@
  *                (dst_id), graph_id_field
  *
  * The first line of each file names its columns; those of vertices with a meaning here are feat,
- * label, train_mask, val_mask, test_mask, and of edges weight. Vertices of a type are numbered as
- * DGL does, by rising id (id_table.h). With one type and one relation the data set is a plain one.
- * Several graphs in one data set are refused.
+ * label, train_mask, val_mask, test_mask, and of edges weight and feat. Vertices of a type are
+ * numbered as DGL does, by rising id (id_table.h). With one type and one relation the data set is a
+ * plain one. Several graphs in one data set are refused.
+ *
+ * Features of edges are kept of a graph of several types, where edges have no weights; then a file
+ * of edges is read three times: counted, for its features and for its edges.
  *
  * A file of vertices is read twice, for the ids and for the rest, which goes through a sort where
  * its rows do not stand in the order of the ids.
@@ -26,6 +29,7 @@
 #include "dataset/import_vertices.h"
 #include "dataset/name_key.h"
 #include "dataset/typed_import.h"
+#include "dataset/vertex_sink.h"
 #include "dataset/yaml_reader.h"
 
 enum { PATH_BYTES = 4352 };
@@ -36,11 +40,14 @@ struct relation {
     const char *type[3]; // source, name, target
     const struct sl_id_table *ends[2];
     int end[2], weight, graph; // columns, -1: none
+    struct sl_dgl_features features;
+    uint64_t n_rows; // counted
+    struct sl_feature_sink *to;
 };
 
 struct dgl_csv {
     struct sl_dgl_columns columns; // options
-    const char *weight;
+    const char *weight, *edge_features;
 
     cJSON *root;
     char path[PATH_BYTES]; // of meta.yaml
@@ -146,6 +153,24 @@ static int open_type(struct sl_import *im, struct dgl_csv *g, const cJSON *entry
     return sl_dgl_vertices_choose(v, &g->columns);
 }
 
+// Columns that are features: those that are asked for; else "feat", where nothing is against it.
+static int choose_features(struct sl_import *im, const struct dgl_csv *g, struct relation *r)
+{
+    if (g->edge_features)
+        return sl_dgl_features_choose(&r->features, &r->table, "edge-features", g->edge_features);
+    if (r->weight < 0 && !sl_typed_import_no_facts(im) && (g->n_types > 1 || g->n_relations > 1))
+        sl_dgl_features_add(&r->features, sl_csv_table_find(&r->table, "feat"));
+    return SL_OK;
+}
+
+static bool is_feature(const struct relation *r, int c)
+{
+    int i = 0;
+    while (i < r->features.n && r->features.column[i] != c)
+        i++;
+    return i < r->features.n;
+}
+
 static int open_relation(struct sl_import *im, struct dgl_csv *g, const cJSON *entry, int i)
 {
     static const char *const list = "edge_data", *const plain[3] = {"_V", "_E", "_V"};
@@ -164,8 +189,10 @@ static int open_relation(struct sl_import *im, struct dgl_csv *g, const cJSON *e
     SL_TRY(get_column(g, entry, list, i, t, "dst_id_field", "dst_id", true, &r->end[1]));
     SL_TRY(get_column(g, entry, list, i, t, "graph_id_field", "graph_id", false, &r->graph));
     r->weight = im->weights ? sl_csv_table_find(t, g->weight ? g->weight : "weight") : -1;
+    SL_TRY(choose_features(im, g, r));
     for (int c = 0; c < t->n_columns; c++)
-        if (c != r->end[0] && c != r->end[1] && c != r->graph && c != r->weight)
+        if (c != r->end[0] && c != r->end[1] && c != r->graph && c != r->weight &&
+            !is_feature(r, c))
             sl_import_leave_out(im, "%s of %s", t->names[c][0] ? t->names[c] : "a column",
                                 r->type[1]);
     return SL_OK;
@@ -180,6 +207,23 @@ static int check_weight_column(const struct dgl_csv *g)
         return SL_OK;
     return sl_fail(SL_EINVAL, "import %s: --weight %s: no file of edges has that column", g->path,
                    g->weight);
+}
+
+static int check_edge_features(const struct dgl_csv *g)
+{
+    bool found = !g->edge_features || !g->edge_features[0];
+    for (uint32_t i = 0; i < g->n_relations; i++)
+        found |= g->relation[i].features.n > 0;
+    if (!found)
+        return sl_fail(SL_EINVAL,
+                       "import %s: --edge-features %s: no file of edges has such a column", g->path,
+                       g->edge_features);
+    if (!g->edge_features || !g->edge_features[0] || g->n_types > 1 || g->n_relations > 1)
+        return SL_OK;
+    return sl_fail(SL_EINVAL,
+                   "import %s: --edge-features %s: found a graph of one type, wanted one of "
+                   "several, whose models read them: leave it out",
+                   g->path, g->edge_features);
 }
 
 static int open_all(struct sl_import *im, struct dgl_csv *g)
@@ -204,6 +248,7 @@ static int open_all(struct sl_import *im, struct dgl_csv *g)
         SL_TRY(open_relation(im, g, item, i++));
     }
     SL_TRY(check_weight_column(g));
+    SL_TRY(check_edge_features(g));
     return sl_dgl_vertices_choose_labels(g->type, g->n_types, &g->columns, g->path, &g->first);
 }
 
@@ -357,6 +402,40 @@ static int read_edges(struct sl_import *im, void *of)
     return sl_csv_table_read(&r->table, r->type[1], take_edge, r);
 }
 
+static int count_row(struct sl_csv_table *t)
+{
+    struct relation *r = t->context;
+    r->n_rows++;
+    return SL_OK;
+}
+
+static int take_features(struct sl_csv_table *t)
+{
+    struct relation *r = t->context;
+    if (!r->features.row) {
+        SL_TRY(sl_dgl_features_open(&r->features, t));
+        SL_TRY(
+            sl_feature_sink_open(r->to, t->csv.im, r->n_rows, r->features.dim, false, t->csv.path));
+    }
+    SL_TRY(sl_dgl_features_scan(&r->features, t));
+    return sl_feature_sink_put(r->to, r->features.row, t->csv.path);
+}
+
+// Features of edges, in the order of the file.
+static int put_features(struct sl_import *im, void *of)
+{
+    struct relation *r = of;
+    struct sl_feature_sink to = {.im = im};
+    r->to = &to;
+    r->n_rows = 0;
+    SL_TRY(sl_csv_table_read(&r->table, r->type[1], count_row, r));
+    SL_TRY(sl_dgl_features_begin(&r->features, &r->table));
+    int rc = sl_csv_table_read(&r->table, r->type[1], take_features, r);
+    rc = sl_feature_sink_close(&to, rc, r->table.csv.path);
+    sl_dgl_features_end(&r->features);
+    return rc;
+}
+
 static int find_ends(const struct dgl_csv *g, struct relation *r, int number)
 {
     for (int e = 0; e < 2; e++) {
@@ -405,6 +484,7 @@ static int read_typed(struct sl_import *im, struct dgl_csv *g)
         r->read = read_edges;
         r->of = of;
         r->weighted = of->weight >= 0;
+        r->put_features = of->features.n > 0 ? put_features : NULL;
     }
     return sl_typed_import_finish(im);
 }
@@ -463,6 +543,7 @@ static void close_dgl_csv(void *context)
 // clang-format off
 static const struct sl_option options[] = {
     {.name = "features", AT(TEXT, columns.features), .placeholder = "COLUMNS",
+     .may_be_empty = true,
      .help = "columns of vertices that are their features, between commas, side by side; a type "
              "has those of them that it has, '' for none; default: 'feat' or the only column left"},
     {.name = "label", AT(TEXT, columns.label), .placeholder = "COLUMN",
@@ -471,6 +552,10 @@ static const struct sl_option options[] = {
      .help = "the type of vertices whose labels are learned, where several types have some"},
     {.name = "weight", AT(TEXT, weight), .placeholder = "COLUMN",
      .help = "the column of edges that is their weight; default: 'weight'"},
+    {.name = "edge-features", AT(TEXT, edge_features), .placeholder = "COLUMNS",
+     .may_be_empty = true,
+     .help = "columns of edges that are their features, in a graph of several types, '' for none; "
+             "default: 'feat', where edges have no weights"},
     {.name = "task", AT(CHOICE, columns.task), .choices = sl_label_tasks,
      .help = sl_label_tasks_help},
     {0},
@@ -484,7 +569,8 @@ const struct sl_import_format sl_import_dgl_csv = {
     .about =
         "Reads what dgl.data.CSVDataset reads: DIR holds meta.yaml, which names a csv file for "
         "each type of vertices (node_id, feat, label, train_mask, val_mask, test_mask) and each "
-        "relation (src_id, dst_id, weight). Ids are numbers or text, and vertices are numbered by "
+        "relation (src_id, dst_id, weight, feat). Ids are numbers or text, and vertices are "
+        "numbered by "
         "rising id, as DGL does. Cells hold numbers, or lists of them as \"0.5,0.25\".",
     .example = "sluice import dgl-csv movies --features age,income --reverse --out data/movies",
     .has_features = true,

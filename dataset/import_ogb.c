@@ -108,7 +108,8 @@ static void list_left_out(struct sl_import *im)
     static const char *const used[] = {
         "num-node-list.csv",   "num-edge-list.csv",  "edge.csv",           "node-feat.csv",
         "node-label.csv",      "data.npz",           "num_nodes_dict.npz", "num_edges_dict.npz",
-        "edge_index_dict.npz", "node_feat_dict.npz", "node-label.npz",     "edge_weight.csv"};
+        "edge_index_dict.npz", "node_feat_dict.npz", "edge_feat_dict.npz", "node-label.npz",
+        "edge_weight.csv"};
     char path[PATH_BYTES];
     snprintf(path, sizeof path, "%s/raw", im->source);
     DIR *d = opendir(path);

@@ -5,16 +5,19 @@
  *   SRC/raw/triplet-type-list.csv.gz             source,relation,target a line
  *   SRC/raw/relations/S___R___T/edge.csv.gz      source,target, numbers within their types
  *                             /num-edge-list.csv.gz
+ *                             /edge-feat.csv.gz     a row of numbers an edge (optional)
  *   SRC/raw/node-feat/TYPE/node-feat.csv.gz      (optional)
  *   SRC/raw/node-label/TYPE/node-label.csv.gz    (optional; of one type)
  *   SRC/split/SCHEME/TYPE/{train,valid,test}.csv.gz
  *
- * Each may also be there without .gz. What else lies there (years, kinds of edges) is left out. As
- * OGB's DatasetSaver writes them, with a member for each type or for each S___R___T:
+ * Each may also be there without .gz. What else lies there (years, kinds of edges) is left out, and
+ * features of edges where an option does not go with them. As OGB's DatasetSaver writes them, with a
+ * member for each type or for each S___R___T:
  *
  *   SRC/raw/num_nodes_dict.npz, num_edges_dict.npz    one number: the one graph's
  *   SRC/raw/edge_index_dict.npz                       (2, edges)
  *   SRC/raw/node_feat_dict.npz                        (vertices, columns; optional)
+ *   SRC/raw/edge_feat_dict.npz                        (edges, columns; optional)
  *   SRC/raw/node-label.npz                            (optional; of one type)
  *   SRC/split/SCHEME/split_dict.pt                    {"train": {TYPE: vertices}, ...}
  */
@@ -36,7 +39,16 @@
 
 enum { PATH_BYTES = SL_CSV_PATH_BYTES };
 
-enum { N_NODES, N_EDGES, EDGES, FEATURES, LABELS, ZIPS, KEY_BYTES = 3 * SL_TYPE_NAME_BYTES + 16 };
+enum {
+    N_NODES,
+    N_EDGES,
+    EDGES,
+    FEATURES,
+    EDGE_FEATURES,
+    LABELS,
+    ZIPS,
+    KEY_BYTES = 3 * SL_TYPE_NAME_BYTES + 16
+};
 
 static const char *const split_names[SL_SPLIT_COUNT] = {"train", "valid", "test"};
 
@@ -46,6 +58,15 @@ struct ogb_typed {
     uint32_t n_names;
     uint64_t n_edges; // of a num-edge-list
 };
+
+// Whether features of edges, which lie in `name`, are read.
+static bool reads_edge_features(struct sl_import *im, const char *name)
+{
+    const char *odd = sl_typed_import_no_facts(im);
+    if (odd)
+        sl_import_leave_out(im, "%s (%.*s)", name, (int)strcspn(odd, ","), odd);
+    return !odd;
+}
 
 // SRC/....csv or .csv.gz into path; false when neither is there.
 __attribute__((format(printf, 3, 4))) static bool find(const struct sl_import *im,
@@ -161,7 +182,11 @@ static int find_relation(struct sl_import *im, struct ogb_typed *o, struct sl_im
     r->n_wanted = o->n_edges;
     if (!find(im, path, "raw/relations/%s___%s___%s/edge", source, r->name, target))
         return fail_missing(path);
-    return sl_typed_import_set_file(&r->edges, NULL, path);
+    SL_TRY(sl_typed_import_set_file(&r->edges, NULL, path));
+    if (!find(im, path, "raw/relations/%s___%s___%s/edge-feat", source, r->name, target) ||
+        !reads_edge_features(im, "edge-feat"))
+        return SL_OK;
+    return sl_typed_import_set_file(&r->feat, NULL, path);
 }
 
 static int find_graph(struct sl_import *im, struct ogb_typed *o)
@@ -240,6 +265,8 @@ static int add_zipped_relation(struct sl_import *im, const struct ogb_typed *o, 
     SL_TRY(sl_typed_import_add_relation(im, from, word[0], word[1], word[2], &r));
     SL_TRY(sl_ogb_get_size(o->zip[N_EDGES], key, &r->n_wanted));
     r->shape = SL_EDGES_2_E;
+    if (o->zip[EDGE_FEATURES] && sl_array_has_member(o->zip[EDGE_FEATURES], key))
+        SL_TRY(sl_typed_import_set_member(&r->feat, o->zip[EDGE_FEATURES], key));
     return sl_typed_import_set_member(&r->edges, o->zip[EDGES], key);
 }
 
@@ -253,6 +280,9 @@ static int find_zipped_graph(struct sl_import *im, struct ogb_typed *o)
     SL_TRY(open_zip(im, SL_OGB_TYPED_EDGES, &o->zip[EDGES]));
     if (is_there(im, "raw/node_feat_dict.npz", path))
         SL_TRY(sl_zip_open(path, &o->zip[FEATURES]));
+    if (is_there(im, "raw/edge_feat_dict.npz", path) &&
+        reads_edge_features(im, "edge_feat_dict.npz"))
+        SL_TRY(sl_zip_open(path, &o->zip[EDGE_FEATURES]));
     for (size_t i = 0; get_key(o->zip[N_NODES], i, key); i++) {
         SL_TRY(sl_ogb_get_size(o->zip[N_NODES], key, &n));
         SL_TRY(sl_typed_import_add_type(im, sl_zip_path(o->zip[N_NODES]), key, n, &type));

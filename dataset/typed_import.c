@@ -1,5 +1,6 @@
 #include "dataset/typed_import.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -272,7 +273,47 @@ static struct sl_import_relation *source_of(struct sl_typed_import *t, struct sl
 // Whether a relation's own files have some, or those of the one whose reverse it is.
 static bool has_facts(const struct sl_import_relation *r)
 {
-    return r->times.path || r->feat.path;
+    return r->times.path || r->feat.path || r->put_features;
+}
+
+// Features of a relation's edges as an array that can be mapped, in the order of the source.
+static int stage_features(struct sl_import *im, struct sl_import_relation *r)
+{
+    const struct sl_array_place place = place_of(&r->feat);
+    const bool mapped = r->feat.path && !r->feat.text && !r->feat.zip;
+    const bool normalises = im->normalise_features, empty = !r->put_features && r->n_wanted == 0;
+    struct sl_import_vertices found = im->vertices;
+    char name[48], path[SL_STAGING_PATH_BYTES];
+    if (mapped || (!r->feat.path && !r->put_features))
+        return SL_OK;
+    snprintf(name, sizeof name, "edge_feat.%u.read.npy", (unsigned)(r - im->typed->relation));
+    im->feature_file = name;
+    im->feature_rows = "edges";
+    im->normalise_features = false; // of vertices
+    im->vertices.n_flushed = 0;
+    int rc = empty             ? SL_OK
+             : r->put_features ? r->put_features(im, r->of)
+             : r->feat.text    ? sl_csv_put_features(im, r->feat.path, r->n_wanted)
+                               : sl_array_put_features(im, &place, r->n_wanted, false);
+    im->feature_file = im->feature_rows = NULL;
+    im->normalise_features = normalises;
+    found.n_flushed += im->vertices.n_flushed;
+    im->vertices = found;
+    free(r->feat.path);
+    r->feat = (struct sl_import_file){0};
+    r->put_features = NULL;
+    if (rc < 0 || access(sl_staging_file(&im->making.st, name, path), F_OK) != 0)
+        return rc; // without edges there is no file
+    r->staged = true;
+    return sl_typed_import_set_file(&r->feat, NULL, path);
+}
+
+static int drop_staged(const struct sl_typed_import *t)
+{
+    for (uint32_t i = 0; i < t->n_files; i++)
+        if (t->relation[i].staged && unlink(t->relation[i].feat.path) != 0)
+            return sl_fail_errno(SL_EIO, errno, "remove %s", t->relation[i].feat.path);
+    return SL_OK;
 }
 
 static int check_count(const struct sl_import_relation *r, uint64_t found)
@@ -385,6 +426,7 @@ static int put_relations(struct sl_import *im)
         timed |= t->type[i].times.path != NULL;
     if (numbered || timed)
         SL_TRY(put_facts(im, first, numbered, weighted));
+    SL_TRY(drop_staged(t));
     im->edge_sink.both_ways = false;
     im->unit_weights = false; // of one relation
     return sl_import_drop_units(im);
@@ -435,13 +477,18 @@ static int check_weights(const struct sl_import *im)
     return SL_OK;
 }
 
+const char *sl_typed_import_no_facts(const struct sl_import *im)
+{
+    return im->add_self_loops     ? "--add-self-loops, whose edges have none"
+           : im->duplicates_given ? "--duplicates, as the first of equal edges is kept"
+                                  : NULL;
+}
+
 // What times and features of edges do not go with.
 static int check_facts(const struct sl_import *im)
 {
     const struct sl_typed_import *t = im->typed;
-    const char *odd = im->add_self_loops     ? "--add-self-loops, whose edges have none"
-                      : im->duplicates_given ? "--duplicates, as the first of equal edges is kept"
-                                             : NULL;
+    const char *odd = sl_typed_import_no_facts(im);
     for (uint32_t i = 0; i < t->n_types; i++)
         if (t->type[i].times.text)
             return sl_fail(SL_EINVAL,
@@ -463,7 +510,7 @@ static int check_facts(const struct sl_import *im)
                            "wanted weights alone, or none: leave one out, or make the weights a "
                            "column of the features",
                            im->source, r->name);
-        if (r->times.text || r->feat.text)
+        if (r->times.text || (r->feat.text && r->n_wanted == UINT64_MAX))
             return sl_fail(SL_EINVAL,
                            "import %s: relation %s: found %s, wanted times and features of edges "
                            "as .npy arrays with a row for each edge: numpy.save() makes one",
@@ -481,6 +528,8 @@ int sl_typed_import_finish(struct sl_import *im)
                        im->source, t->n_types, t->n_relations);
     SL_TRY(check_weights(im));
     SL_TRY(check_facts(im));
+    for (uint32_t i = 0; i < t->n_files; i++)
+        SL_TRY(stage_features(im, &t->relation[i]));
     SL_TRY(add_reverses(im));
     SL_TRY(put_relations(im));
     for (uint32_t i = 0; i < t->n_types; i++) {

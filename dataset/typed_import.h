@@ -46,9 +46,14 @@ struct sl_import_relation {
     struct sl_import_file
         weights; // an array; none: of a text the third column is, where `weighted`
     bool weighted;
-    struct sl_import_file times, feat; // arrays with a row for each edge (edge_facts.h)
-    uint64_t n_read;                   // edges of the source
-    uint64_t n_wanted;                 // edges of the source; UINT64_MAX: any number
+    // Arrays with a row for each edge (edge_facts.h). Features may also be a member, or lines of
+    // text of n_wanted edges: they are copied into an array first.
+    struct sl_import_file times, feat;
+    // Of an importer that has no such file: puts them into a struct sl_feature_sink. NULL: none.
+    int (*put_features)(struct sl_import *im, void *of);
+    bool staged;       // feat is such a copy, which goes away
+    uint64_t n_read;   // edges of the source
+    uint64_t n_wanted; // edges of the source; UINT64_MAX: any number
     // Of an importer that has no such files: starts the sort and puts the edges. NULL: files.
     int (*read)(struct sl_import *im, void *of);
     void *of;
@@ -101,6 +106,9 @@ int sl_typed_import_list(struct sl_import *im, const struct sl_import_file *file
 // result and returns it.
 void sl_typed_import_begin_features(struct sl_import *im, const struct sl_import_type *type);
 int sl_typed_import_end_features(struct sl_import *im, struct sl_import_type *type, int rc);
+
+// Whether edges may have times or features: NULL, or the option that does not go with them.
+const char *sl_typed_import_no_facts(const struct sl_import *im);
 
 // All the rest, once labels and lists are read.
 int sl_typed_import_finish(struct sl_import *im);

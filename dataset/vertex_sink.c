@@ -42,12 +42,12 @@ int sl_feature_sink_open(struct sl_feature_sink *in, struct sl_import *im, uint6
                               shape, &in->w);
 }
 
-static int fail_rows(const char *from, uint64_t found, uint64_t wanted)
+static int fail_rows(const struct sl_feature_sink *in, const char *from, uint64_t found)
 {
     return sl_fail(SL_EFORMAT,
                    "import %s: found %" PRIu64 " rows: wanted one for each of the %" PRIu64
-                   " vertices: get the data set again",
-                   from, found, wanted);
+                   " %s: get the data set again",
+                   from, found, in->n_rows, sl_import_feature_rows(in->im));
 }
 
 // A finite row in the file's type.
@@ -72,7 +72,7 @@ static int append_row(struct sl_feature_sink *in, struct sl_npy_writer *w, uint6
 int sl_feature_sink_put(struct sl_feature_sink *in, const float *row, const char *from)
 {
     if (in->row == in->n_rows)
-        return fail_rows(from, in->row + 1, in->n_rows);
+        return fail_rows(in, from, in->row + 1);
     for (uint32_t d = 0; d < in->dim; d++)
         if (!isfinite(row[d]))
             return sl_fail(SL_EFORMAT,
@@ -131,7 +131,7 @@ static int normalise(struct sl_feature_sink *in, const char *from)
 int sl_feature_sink_close(struct sl_feature_sink *in, int rc, const char *from)
 {
     if (rc == SL_OK && in->row != in->n_rows)
-        rc = fail_rows(from, in->row, in->n_rows);
+        rc = fail_rows(in, from, in->row);
     rc = sl_npy_writer_close(&in->w, rc);
     if (rc == SL_OK && in->im->normalise_features)
         rc = normalise(in, from);

@@ -22,7 +22,7 @@ struct sl_draw_plan sl_plan_of(const struct sl_config *config, enum sl_phase_kin
     struct sl_draw_plan plan = {
         .kind = config->sampler.kind,
         .n_hops = eval ? config->evaluate.n_fanout : config->sampler.n_fanout,
-        .edge_ids = config->sampler.edge_ids,
+        .edge_ids = config->sampler.edge_ids || config->model.edge_features,
         .expand_new = config->sampler.expand == SL_EXPAND_NEW,
         .replace = config->sampler.replace,
         .subgraph = config->sampler.subgraph,

@@ -185,13 +185,18 @@ class TypedGraph:
         first = dict(zip(counts, np.cumsum([0, *counts.values()]).tolist()))
         indptr = np.asarray(load("indptr.npy"), np.int64)
         indices = np.asarray(load("indices.npy"), np.int64)
-        self.edges, row = {}, 0
+        self.edges, self.edge_attr, row = {}, {}, 0
         for r in told["relations"]:
             rows = indptr[row : row + counts[r["target"]] + 1]
             source = indices[rows[0] : rows[-1]] - first[r["source"]]
             target = np.repeat(np.arange(len(rows) - 1), np.diff(rows))
             edges = torch.from_numpy(np.stack([source, target]))
-            self.edges[r["source"], r["name"], r["target"]] = edges
+            relation = (r["source"], r["name"], r["target"])
+            self.edges[relation] = edges
+            file = os.path.join(path, f"edge_feat.{'.'.join(relation)}.npy")
+            if os.path.exists(file):
+                rows = torch.from_numpy(np.array(np.load(file), np.float64))
+                self.edge_attr[relation] = rows.reshape(len(rows), -1)
             row += counts[r["target"]]
         self.x = {
             t: torch.from_numpy(np.array(load(f"node_feat.{t}.npy"), np.float64))
@@ -205,11 +210,12 @@ class TypedGraph:
 def check_typed(args, run, config, data):
     """The same of a model of a graph of several types, by its validation loss."""
     graph = TypedGraph(data or config["dataset"])
-    model = TypedModel(config["model"], graph.widths, list(graph.edges), graph.outputs)
+    edge_widths = {r: rows.size(1) for r, rows in graph.edge_attr.items()}
+    model = TypedModel(config["model"], graph.widths, list(graph.edges), graph.outputs, edge_widths)
     if not load_strictly(run, model):
         return False
     with torch.no_grad():
-        logits = model.double().eval()(graph.x, graph.edges).numpy()
+        logits = model.double().eval()(graph.x, graph.edges, graph.edge_attr).numpy()
     if args.logits:
         return tell(run, model, np.load(args.logits), logits)
     with open(os.path.join(run, "report.json"), encoding="utf-8") as f:

@@ -31,10 +31,12 @@ def norm_of(kind, dim):
 class TypedModel(torch.nn.Module):
     """`model` of a job's resolved configuration, on types {name: width of features} and relations
     [(source, name, target)]; the first type is the one with labels. A width of 0 is a type without
-    features, whose x is torch.ones(n, 1)."""
+    features, whose x is torch.ones(n, 1). edge_widths {relation: width} are of the features of
+    edges, of relations that have some."""
 
-    def __init__(self, model, types, relations, outputs):
+    def __init__(self, model, types, relations, outputs, edge_widths=None):
         super().__init__()
+        self.edge_widths = edge_widths if model.get("edge_features") else {}
         types = {t: dim or 1 for t, dim in types.items()}
         self.kind, self.hidden, self.layers = model["kind"], model["hidden"], model["layers"]
         self.act = ACTIVATIONS[model.get("activation", "relu")]
@@ -83,25 +85,29 @@ class TypedModel(torch.nn.Module):
             )
         if self.kind == "rsage":
 
-            def conv(d_in):
+            def conv(_, d_in):
                 return SAGEConv(d_in, self.hidden)
 
         else:
             heads = model.get("heads", 8)
 
-            def conv(d_in):
+            def conv(relation, d_in):
                 if model.get("share_weights"):
                     d_in = d_in[0]
-                return GATConv(d_in, self.hidden // heads, heads, add_self_loops=False)
+                edge_dim = self.edge_widths.get(relation)
+                options = {"add_self_loops": False, "edge_dim": edge_dim}
+                return GATConv(d_in, self.hidden // heads, heads, **options)
 
         return HeteroConv(
-            {r: conv((widths[r[0]], widths[r[2]])) for r in self.relations},
+            {r: conv(r, (widths[r[0]], widths[r[2]])) for r in self.relations},
             aggr=model.get("relations", "sum"),
         )
 
-    def convolve(self, conv, x, edges):
+    def convolve(self, conv, x, edges, edge_attr):
         if self.kind == "hgt":  # tells relations by their place, whatever their names
             edges = {r: edges[r] for r in self.relations}
+        if self.edge_widths:
+            return conv(x, edges, edge_attr_dict={r: edge_attr[r] for r in self.edge_widths})
         if not self.whole:
             return conv(x, edges)
         sizes = [len(rows) for rows in x.values()]
@@ -114,12 +120,12 @@ class TypedModel(torch.nn.Module):
         y = conv(torch.cat(list(x.values())), torch.cat(index, 1), torch.cat(kind))
         return dict(zip(x, torch.split(y, sizes)))
 
-    def forward(self, x, edges):
-        """Logits of all vertices of the first type."""
+    def forward(self, x, edges, edge_attr=None):
+        """Logits of all vertices of the first type. edge_attr {relation: rows of its edges}."""
         if self.enters:
             x = {t: self.act(self.lin_dict[t](rows)) for t, rows in x.items()}
         for i, conv in enumerate(self.convs):
-            x = self.convolve(conv, x, edges)
+            x = self.convolve(conv, x, edges, edge_attr)
             if i + 1 == self.layers:
                 break
             if self.normalises:

@@ -129,6 +129,8 @@ enum sl_dataset_need {
     SL_NEED_WEIGHTS = 16, // edge weights, for weighted sampling
     // Times of edges and of seeds, for sampling by time.
     SL_NEED_TIMES = 128,
+    // Features of edges, of some relation of a typed graph.
+    SL_NEED_EDGE_FEATURES = 256,
     // Whoever gives this looks for features by ds->shard. For others a shard is an error.
     SL_TAKES_SHARD = 32,
     // Whoever gives this goes by ds->typed. For others a graph of several types is an error.

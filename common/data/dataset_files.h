@@ -42,10 +42,10 @@ enum sl_dataset_file {
 };
 
 enum {
-    SL_DATASET_PARTS_MAX = SL_FILE_COUNT + SL_STRIPES_MAX + SL_TYPES_MAX + SL_RELATION_FILES_MAX
+    SL_DATASET_PARTS_MAX = SL_FILE_COUNT + SL_STRIPES_MAX + SL_TYPES_MAX + 2 * SL_RELATION_FILES_MAX
 };
 
-// Features of one type of a typed graph, or times of one relation.
+// Features of one type of a typed graph, or times or features of one relation.
 struct sl_typed_file {
     char name[3 * SL_TYPE_NAME_BYTES + 24]; // "edge_time.author.writes.paper.npy"
     struct sl_npy npy;                      // .map is NULL where the file does not exist
@@ -56,7 +56,7 @@ struct sl_dataset_files {
     struct sl_npy npy[SL_FILE_COUNT]; // .map is NULL where the file does not exist
     struct sl_stripes stripes;        // that npy[SL_FILE_FEAT] is mapped from; n 0: it is a file
     // (n_typed) of a typed graph: npy[SL_FILE_FEAT] by type, then npy[SL_FILE_EDGE_TIME] by
-    // relation
+    // relation, then, where they are read, features of edges by relation
     struct sl_typed_file *typed;
     uint32_t n_typed;
     void *owned[SL_FILE_COUNT];     // converted copy, or NULL where the mapping serves as it is
@@ -96,6 +96,13 @@ int sl_dataset_map_types(struct sl_dataset *ds, unsigned need,
 static inline struct sl_typed_file *sl_dataset_time_file(const struct sl_dataset *ds, uint32_t r)
 {
     return &ds->files->typed[ds->typed.n_types + r];
+}
+// The features of its edges likewise; NULL: nobody reads those of any relation.
+static inline struct sl_typed_file *sl_dataset_edge_feat_file(const struct sl_dataset *ds,
+                                                              uint32_t r)
+{
+    const uint32_t at = ds->typed.n_types + ds->typed.n_relations + r;
+    return at < ds->files->n_typed ? &ds->files->typed[at] : (struct sl_typed_file *)0;
 }
 
 // The files that are mapped, stripes one by one. Returns how many. Borrowed from ds.

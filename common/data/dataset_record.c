@@ -122,12 +122,14 @@ char *sl_dataset_cache_dir(void)
     return n < 0 ? NULL : dir;
 }
 
+// With features of edges it is another record: jobs with and without take turns.
 static char *record_path(const char *dir, const struct sl_dataset *ds)
 {
     XXH128_hash_t h = XXH3_128bits(ds->path, strlen(ds->path));
+    const bool edges = ds->typed.n_types > 0 && sl_dataset_edge_feat_file(ds, 0);
     char *path;
-    int n = asprintf(&path, "%s/dataset-%016" PRIx64 "%016" PRIx64 ".json", dir, (uint64_t)h.high64,
-                     (uint64_t)h.low64);
+    int n = asprintf(&path, "%s/dataset-%016" PRIx64 "%016" PRIx64 "%s.json", dir,
+                     (uint64_t)h.high64, (uint64_t)h.low64, edges ? "-edges" : "");
     return n < 0 ? NULL : path;
 }
 

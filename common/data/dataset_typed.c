@@ -1,6 +1,6 @@
 /*
- * Types and relations of a data set (typed.h): metadata.json's "types" and "relations", the file of
- * features that each type has, and where one relation's edges end and the next one's begin.
+ * Types and relations of a data set (typed.h): metadata.json's "types" and "relations", the files
+ * that types and relations have, and where one relation's edges end and the next one's begin.
  *
  * Labels are those of the first type, and lists of vertices, too, unless "list_type" says another.
  * So its vertices' ids are their numbers in it, and what counts them (node_label.npy,
@@ -419,26 +419,50 @@ static int map_features(struct sl_dataset *ds, const struct sl_vertex_type *type
                    ds->path, file->name, type->n, type->feat_dim, type->name);
 }
 
-// The times of a relation's edges, if it has some.
-static int map_times(struct sl_dataset *ds, const struct sl_relation *r, unsigned need,
-                     const struct sl_dataset_known_files *known, uint32_t *n_found)
+// The file "WHAT.SOURCE.NAME.TARGET.npy" of a relation, if it has one, counted in *n_found. A file
+// that nobody needs is the user's, whatever is in it.
+static int map_of_edges(struct sl_dataset *ds, const char *what, const char *words,
+                        const struct sl_relation *r, bool needed,
+                        const struct sl_dataset_known_files *known, uint32_t *n_found)
 {
     const struct sl_vertex_type *type = ds->typed.type;
     struct sl_typed_file *file = &ds->files->typed[ds->files->n_typed];
     bool missing;
-    snprintf(file->name, sizeof file->name, "edge_time.%s.%s.%s.npy", type[r->source].name, r->name,
+    snprintf(file->name, sizeof file->name, "%s.%s.%s.%s.npy", what, type[r->source].name, r->name,
              type[r->target].name);
     int rc = map_file(ds, known, &missing);
-    if ((rc == SL_EFORMAT || rc == SL_EUNSUPPORTED) && !known && !(need & SL_NEED_TIMES))
-        return SL_OK; // a file of the user's, of the same name
+    if ((rc == SL_EFORMAT || rc == SL_EUNSUPPORTED) && !known && !needed)
+        return SL_OK;
     SL_TRY(rc);
     *n_found += !missing;
     if (*n_found <= SL_RELATION_FILES_MAX)
         return SL_OK;
     return sl_fail(SL_EUNSUPPORTED,
-                   "data set %s: has %s, and times of %d relations before it, wanted at most so "
-                   "many: move away those of relations whose edges may be of any time",
-                   ds->path, file->name, SL_RELATION_FILES_MAX);
+                   "data set %s: has %s, and %s of %d relations before it, wanted at most so many: "
+                   "move away those of relations whose edges may be without",
+                   ds->path, file->name, words, SL_RELATION_FILES_MAX);
+}
+
+// Features of edges are mapped by who reads them, and by who was told of them: a job that does not
+// read them does not depend on them.
+static int map_edge_features(struct sl_dataset *ds, unsigned need,
+                             const struct sl_dataset_known_files *known)
+{
+    const struct sl_typed *t = &ds->typed;
+    uint32_t n_found = 0;
+    if (!(need & SL_NEED_EDGE_FEATURES) && !known)
+        return SL_OK;
+    for (uint32_t i = 0; i < t->n_relations; i++)
+        SL_TRY(map_of_edges(ds, "edge_feat", "features of edges", &t->relation[i], true, known,
+                            &n_found));
+    if (!(need & SL_NEED_EDGE_FEATURES) || n_found > 0)
+        return SL_OK;
+    return sl_fail(SL_ENOENT,
+                   "data set %s: has no edge_feat.SOURCE.NAME.TARGET.npy, such as %s: "
+                   "model.edge_features needs it of a relation or more: a row for each of its "
+                   "edges, in their order (float32 or float16); relations without have no term of "
+                   "edges",
+                   ds->path, sl_dataset_edge_feat_file(ds, 0)->name);
 }
 
 int sl_dataset_map_types(struct sl_dataset *ds, unsigned need,
@@ -448,13 +472,16 @@ int sl_dataset_map_types(struct sl_dataset *ds, unsigned need,
     uint32_t n_times = 0;
     if (t->n_types == 0)
         return SL_OK;
-    ds->files->typed = calloc((size_t)t->n_types + t->n_relations, sizeof *ds->files->typed);
+    ds->files->typed =
+        calloc((size_t)t->n_types + 2 * (size_t)t->n_relations, sizeof *ds->files->typed);
     if (!ds->files->typed)
         return sl_fail(SL_ENOMEM, "data set %s: no memory for its types", ds->path);
     for (uint32_t i = 0; i < t->n_types; i++)
         SL_TRY(map_features(ds, &t->type[i], known));
     for (uint32_t i = 0; i < t->n_relations; i++)
-        SL_TRY(map_times(ds, &t->relation[i], need, known, &n_times));
+        SL_TRY(map_of_edges(ds, "edge_time", "times", &t->relation[i], need & SL_NEED_TIMES, known,
+                            &n_times));
+    SL_TRY(map_edge_features(ds, need, known));
     if (!(need & SL_NEED_TIMES) || n_times > 0)
         return SL_OK;
     return sl_fail(SL_ENOENT,
@@ -463,6 +490,35 @@ int sl_dataset_map_types(struct sl_dataset *ds, unsigned need,
                    "order (int64), rising in each vertex's list; edges of relations without are "
                    "of any time",
                    ds->path, sl_dataset_time_file(ds, 0)->name);
+}
+
+static bool is_real(enum sl_dtype dtype)
+{
+    return dtype == SL_DTYPE_F32 || dtype == SL_DTYPE_F16;
+}
+
+static int check_edge_features(const struct sl_dataset *ds, const struct sl_typed_file *file,
+                               struct sl_relation *r)
+{
+    const struct sl_npy_header *h = &file->npy.head;
+    const uint64_t dim = h->ndim == 2 ? h->shape[1] : 1; // one number an edge is a column
+    if (!file->npy.map)
+        return SL_OK;
+    const struct sl_dataset_found found = sl_dataset_describe_npy(ds, file->name, &file->npy);
+    if (!is_real(h->dtype))
+        return sl_fail(SL_EFORMAT,
+                       "%s, wanted float32 or float16 for model.edge_features: save "
+                       "x.astype(numpy.float32)",
+                       found.text);
+    if (h->ndim < 1 || h->ndim > 2 || h->shape[0] != r->n_edges || dim == 0 || dim > INT32_MAX)
+        return sl_fail(SL_EFORMAT,
+                       "%s, wanted (edges, numbers of each) for model.edge_features: metadata.json "
+                       "says %" PRIu64 " edges of the relation",
+                       found.text, r->n_edges);
+    r->feat_dim = (uint32_t)dim;
+    r->feat_dtype = h->dtype;
+    r->feat = file->npy.data;
+    return SL_OK;
 }
 
 int sl_dataset_check_types(struct sl_dataset *ds)
@@ -474,7 +530,7 @@ int sl_dataset_check_types(struct sl_dataset *ds)
         if (!file->npy.map)
             continue;
         const struct sl_dataset_found found = sl_dataset_describe_npy(ds, file->name, &file->npy);
-        if (h->dtype != SL_DTYPE_F32 && h->dtype != SL_DTYPE_F16)
+        if (!is_real(h->dtype))
             return sl_fail(SL_EFORMAT,
                            "%s, wanted float32 or float16: save x.astype(numpy.float32)",
                            found.text);
@@ -486,6 +542,11 @@ int sl_dataset_check_types(struct sl_dataset *ds)
                            found.text, type->n, type->feat_dim, type->name);
         type->feat_dtype = h->dtype;
         type->feat = file->npy.data;
+    }
+    for (uint32_t i = 0; i < ds->typed.n_relations; i++) {
+        const struct sl_typed_file *file = sl_dataset_edge_feat_file(ds, i);
+        if (file)
+            SL_TRY(check_edge_features(ds, file, &ds->typed.relation[i]));
     }
     return SL_OK;
 }

@@ -80,6 +80,8 @@ uint64_t sl_dataset_feat_plan(const struct sl_dataset *ds, bool full)
     uint64_t sum = 0;
     for (uint32_t i = 0; i < ds->typed.n_types; i++)
         sum += plan_of(bytes_of(&ds->typed.type[i]), full);
+    for (uint32_t i = 0; i < ds->typed.n_relations; i++)
+        sum += plan_of(sl_relation_feature_bytes(&ds->typed.relation[i]), full);
     if (ds->feat)
         sum += plan_of(sl_dataset_rows(ds) * ds->feat_dim * sl_dtype_bytes(ds->feat_dtype), full);
     return sum;
@@ -193,6 +195,14 @@ static int validate_features(struct sl_dataset *ds, bool full, int threads,
                                    t->feat_dim};
         if (t->feat)
             SL_TRY(validate_matrix(ds, &f, full, threads, watch));
+    }
+    for (uint32_t i = 0; i < ds->typed.n_relations; i++) {
+        const struct sl_relation *r = &ds->typed.relation[i];
+        if (!r->feat)
+            continue;
+        const struct features f = {sl_dataset_edge_feat_file(ds, i)->name, r->feat, r->feat_dtype,
+                                   r->n_edges, r->feat_dim};
+        SL_TRY(validate_matrix(ds, &f, full, threads, watch));
     }
     const struct features f = {"node_feat.npy", ds->feat, ds->feat_dtype, sl_dataset_rows(ds),
                                ds->feat_dim};

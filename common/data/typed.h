@@ -22,7 +22,7 @@
 #include "common/base/dtype.h"
 
 enum { SL_TYPES_MAX = 256, SL_RELATIONS_MAX = 4096, SL_TYPE_NAME_BYTES = 64 };
-enum { SL_RELATION_FILES_MAX = 256 }; // relations whose edges have times
+enum { SL_RELATION_FILES_MAX = 256 }; // relations whose edges have times, or features
 #define SL_NO_RELATION UINT32_MAX
 
 struct sl_vertex_type {
@@ -43,6 +43,10 @@ struct sl_relation {
     uint32_t reverse_of;
     // (n_edges) rising in each row; NULL: none, or SL_NEED_TIMES is not needed.
     const int64_t *time;
+    // Features of its edges; 0 and NULL: none, or SL_NEED_EDGE_FEATURES is not needed.
+    uint32_t feat_dim;
+    enum sl_dtype feat_dtype; // F32 or F16
+    const void *feat;         // (n_edges, feat_dim)
 };
 
 struct sl_typed {
@@ -73,6 +77,12 @@ static inline uint64_t sl_type_row_bytes(const struct sl_vertex_type *type)
 static inline uint64_t sl_type_feature_bytes(const struct sl_vertex_type *type)
 {
     return type->n * sl_type_row_bytes(type);
+}
+
+// Of the features of all its edges; 0: it has none that are read.
+static inline uint64_t sl_relation_feature_bytes(const struct sl_relation *r)
+{
+    return r->feat ? r->n_edges * r->feat_dim * sl_dtype_bytes(r->feat_dtype) : 0;
 }
 
 // Vertices of the types before that one that have no features; n_types: of all. Learned rows

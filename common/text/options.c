@@ -230,7 +230,7 @@ static int set_value(const struct sl_command *c, const struct sl_option_cursor *
     case SL_OPTION_TEXT:
     case SL_OPTION_LIST: break;
     }
-    if (!*text && !o->verbatim)
+    if (!*text && !o->verbatim && !o->may_be_empty)
         return fail(c, SL_EINVAL, "--%s is empty: wanted %s", o->name, o->placeholder);
     if (o->type == SL_OPTION_LIST)
         return append_text(c, value, text);

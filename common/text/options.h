@@ -45,8 +45,9 @@ struct sl_option {
     // LIST of NAME=VALUE: whether a word that is no option is such a NAME, written to `key`.
     bool (*find_key)(const char *word, char key[SL_OPTION_KEY_BYTES]);
     bool required;
-    bool verbatim;   // any word is a value, the empty one and one like an option, too: of programs
-    bool no_default; // --help does not show the default (it is computed or means nothing)
+    bool verbatim; // any word is a value, the empty one and one like an option, too: of programs
+    bool may_be_empty; // of a TEXT: '' says something, too
+    bool no_default;   // --help does not show the default (it is computed or means nothing)
 };
 
 // The type of a value, without SL_OPTION_, and the field that it is.

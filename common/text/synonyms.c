@@ -29,6 +29,7 @@ const struct sl_synonym sl_synonyms[] = {
     {KEY, "act act_fn nonlinearity", "model.activation", NULL},
     {KEY, "p_dropout drop_rate dropout_rate", "model.dropout", NULL},
     {KEY, "attn_drop attn_dropout", "model.attention_dropout", NULL},
+    {KEY, "edge_dim edge_attr edge_feat", "model.edge_features", NULL},
     {KEY,
      "neg_sampling_ratio num_negatives num_neg neg_ratio negative_ratio num_neg_samples "
      "negative_sampling neg_sampling num_negative_samples",

@@ -6,6 +6,7 @@ import os
 from harness import Skip, accuracies, cases, small_job, whole
 from test_bad_input import refused
 from test_cuda import CPU, PLUGIN, SANITIZED, gpu, run
+from test_typed_edges import papers as papers_of_edges
 from test_typed_jobs import papers
 
 NOT_UNDER = {"address": SANITIZED}
@@ -62,6 +63,27 @@ def test_rows_get_to_a_gpu_in_either_way(box, way):
     found = compare(box, [CPU, gpu(0)], env=env)["store"]
     allowed = {"mapped": ("file", "staged"), "staged": ("staged",)}[way]
     assert found["gpu_way"] in allowed and found["copy_bytes"] == 0, found
+
+
+OF_EDGES = {"kind": "rgat", "layers": 2, "hidden": 8, "heads": 2, "edge_features": True}
+
+
+def of_edges(box, devices, env=None, **changes):
+    compare(box, devices, env=env, dataset=papers_of_edges(box), model=OF_EDGES, **changes)
+
+
+def test_features_of_edges_get_to_a_gpu(box):
+    """Which draws and trains in turn, and so has the block."""
+    of_edges(box, [gpu(0)], allocation={"samplers": "auto", "trainers": "auto"})
+
+
+@whole
+@cases("drawn by another", "beside rows in place")
+def test_features_of_edges_get_to_gpus_in_other_ways(box, way):
+    if way == "drawn by another":
+        of_edges(box, [gpu(0), gpu(1)])
+    else:
+        of_edges(box, [CPU, gpu(0)], {"SLUICE_SIMT_READ_ONLY": "1"})
 
 
 BY_RELATION = {

@@ -157,6 +157,8 @@ def test_one_type(box):
     assert np.array_equal(np.load(box.path("made", "indptr.npy")), indptr)
     assert np.array_equal(np.load(box.path("made", "edge_weight.npy")), edges["cost"][order])
     box.sluice("inspect", "made").ok()
+    box.sluice("import", "dgl-csv", "csv", "--features", "", "--out", "bare").ok()
+    assert not os.path.exists(box.path("bare", "node_feat.npy"))
 
 
 @whole

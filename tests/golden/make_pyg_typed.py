@@ -5,9 +5,9 @@
 
 with a Python that has torch and torch_geometric, as make_pyg.py. Types, widths and relations are
 those of tests/unit/trainer_typed_naive.h. The file has the graph (indptr.R and indices.R of each
-relation, x.TYPE, labels, seeds) and for each case CASE what pyg.safetensors has. The loss is that
-of the seeds; a case with batch norm has no gradient, since a batch of seeds has statistics of its
-own.
+relation, x.TYPE, labels, seeds, and edge_attr.R of relations whose edges have features) and for
+each case CASE what pyg.safetensors has. The loss is that of the seeds; a case with batch norm has
+no gradient, since a batch of seeds has statistics of its own.
 """
 import itertools
 import json
@@ -36,6 +36,12 @@ RELATIONS = {
     ("author", "on", "topic"): 2,
     ("topic", "likes", "author"): 1,
 }
+# Features of edges: wider than a head, one number, and of a relation whose edges are many.
+EDGE_WIDTHS = {
+    ("author", "writes", "paper"): 4,
+    ("paper", "in", "venue"): 1,
+    ("author", "on", "topic"): 3,
+}
 HIDDEN, CLASSES = 6, 4
 SEEDS = [3, 0, 22, 7, 13, 9, 12]
 
@@ -48,6 +54,8 @@ KINDS = {
     "rgcn-bases": {"kind": "rgcn", "bases": 3},
     "rgcn-blocks": {"kind": "rgcn", "blocks": 2},
     "hgt": {"kind": "hgt", "heads": 2},
+    "rgat-edges": {"kind": "rgat", "heads": 2, "edge_features": True},
+    "rgat-edges-mean": {"kind": "rgat", "heads": 3, "edge_features": True, "relations": "mean"},
 }
 SHAPES = [  # layers, norm, activation
     (1, "none", "relu"),
@@ -88,16 +96,16 @@ def in_order(state):
     return {name: state[name] for name in names}
 
 
-def case(number, options, x, labels, edges):
+def case(number, options, x, labels, edges, edge_attr):
     torch.manual_seed(29 + number)
-    model = TypedModel(options, WIDTHS, list(RELATIONS), CLASSES)
+    model = TypedModel(options, WIDTHS, list(RELATIONS), CLASSES, EDGE_WIDTHS)
     with torch.no_grad():
         for name, t in model.state_dict().items():
             if t.is_floating_point():
                 t.uniform_(0.5, 1.5) if name.endswith("running_var") else t.uniform_(-0.7, 0.7)
     model = model.double().eval()
     state = in_order(model.state_dict())
-    logits = model(x, edges)
+    logits = model(x, edges, edge_attr)
     loss = torch.nn.functional.cross_entropy(
         logits[SEEDS], labels[SEEDS], reduction="sum", ignore_index=-1
     )
@@ -135,6 +143,12 @@ def main():
         arrays[f"indptr.{number}"], arrays[f"indices.{number}"] = indptr, indices or [0]
     arrays.update({f"x.{t}": rows for t, rows in x.items()})
     x = {t: rows.double() for t, rows in x.items()}
+    edge_attr = {}
+    for number, relation in enumerate(RELATIONS):
+        if relation in EDGE_WIDTHS:
+            shape = (edges[relation].size(1), EDGE_WIDTHS[relation])
+            rows = torch.from_numpy(generator.standard_normal(shape).astype(np.float32))
+            arrays[f"edge_attr.{number}"], edge_attr[relation] = rows, rows.double()
     names, notes = [], {}
     for number, ((kind, options), shape) in enumerate(itertools.product(KINDS.items(), SHAPES)):
         layers, norm, activation = shape
@@ -142,7 +156,7 @@ def main():
         name = f"{kind}-{layers}-{norm}-{activation}"
         names.append(name)
         notes[name] = json.dumps(model)
-        notes[f"{name}.tensors"], out = case(number, model, x, labels, edges)
+        notes[f"{name}.tensors"], out = case(number, model, x, labels, edges, edge_attr)
         arrays.update({f"{name}/{key}": value for key, value in out.items()})
     made = (
         f"torch {torch.__version__}, torch_geometric {torch_geometric.__version__}, "

@@ -61,6 +61,7 @@ static const struct other {
     {.path = "model.degrees", .value = "block"},
     {.path = "model.relations", .value = "mean"},
     {.path = "model.share_weights", .value = "true"},
+    {.path = "model.edge_features", .value = "true"},
     {.path = "model.bases", .value = "4"},
     {.path = "model.blocks", .value = "4"},
     {.path = "model.weights", .value = "other.safetensors"},

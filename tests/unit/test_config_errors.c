@@ -595,6 +595,13 @@ static const struct mistake mistakes[] = {
      {"model.blocks: found 8 beside model.bases 3", "take one of the keys out"}},
     {KIND("rsage", ", \"bases\": 3"), SL_EINVAL, {"model.bases: found", "only with \"rgcn\""}},
     {KIND("rsage", ", \"jumping\": \"cat\""), SL_EINVAL, {"model.jumping: found", "rsage"}},
+    {KIND("hgt", ", \"edge_features\": true"),
+     SL_EINVAL,
+     {"model.edge_features: found", "only with \"rgat\""}},
+    {"{\"dataset\": \"d\", \"model\": {\"kind\": \"rgat\", \"edge_features\": true}, "
+     "\"sampler\": {\"kind\": \"walk\"}}",
+     SL_EINVAL,
+     {"model.edge_features: found true with sampler.kind \"walk\"", "take \"khop\""}},
     {KIND("rgat", ", \"residual\": true"),
      SL_EINVAL,
      {"model.residual: found", "only with \"gat\" or \"gatv2\":"}},

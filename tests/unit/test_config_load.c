@@ -710,6 +710,8 @@ static const struct {
     {"\"model\": {\"kind\": \"graphsage\"}, \"sampler\": {\"time\": \"latest\"},"
      " \"evaluate\": {\"fanout\": [-1, -1, -1]}",
      SL_NEED_TRAINING | SL_NEED_TIMES},
+    {"\"model\": {\"kind\": \"rgat\", \"edge_features\": true}",
+     SL_NEED_TRAINING | SL_NEED_EDGE_FEATURES},
     {"\"model\": {\"kind\": \"external\"}", SL_NEED_TOPOLOGY | SL_NEED_TRAIN},
     {"\"model\": {\"kind\": \"external\"}, \"input\": {\"split\": \"all\"}", SL_NEED_TOPOLOGY},
     {"\"model\": {\"kind\": \"external\"}, \"sampler\": {\"kind\": \"weighted\"}",

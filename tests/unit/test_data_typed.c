@@ -231,6 +231,91 @@ TEST(times_that_cannot_be)
                   "are of any time");
 }
 
+// ---- features of edges --------------------------------------------------------------------------
+
+enum { OF_EDGES = SL_NEED_TRAINING | SL_NEED_EDGE_FEATURES | SL_TAKES_TYPES };
+#define WRITES_FEAT "edge_feat.author.writes.paper.npy"
+#define CITES_FEAT  "edge_feat.paper.cites.paper.npy"
+
+static void write_edge_features(void)
+{
+    write_npy(WRITES_FEAT, SL_DTYPE_F32, 2, (uint64_t[]){4, 2}, (float[]){0, 1, 2, 3, 4, 5, 6, -7});
+    write_npy(CITES_FEAT, SL_DTYPE_F16, 1, (uint64_t[]){4},
+              (uint16_t[]){0x3c00, 0x4000, 0, 0xbc00}); // a number is a column
+}
+
+// For who validates, and for who is handed the record, be it without need; the others have none.
+TEST(features_of_edges_are_by_relation)
+{
+    struct sl_dataset ds;
+    char *record = NULL;
+    write_edge_features();
+    for (int i = 0; i < 3; i++) {
+        const unsigned need = i < 2 ? OF_EDGES : SL_NEED_TOPOLOGY | SL_TAKES_TYPES;
+        must(record ? sl_dataset_open_recorded(dir, need, record, 1, &ds)
+                    : sl_dataset_open(dir, need, SL_CHECK_FULL, 2, &ds));
+        const struct sl_relation *r = ds.typed.relation;
+        ck_assert(r[0].feat_dim == 2 && r[0].feat_dtype == SL_DTYPE_F32);
+        ck_assert_float_eq(((const float *)r[0].feat)[7], -7);
+        ck_assert(r[2].feat_dim == 1 && r[2].feat_dtype == SL_DTYPE_F16);
+        ck_assert_uint_eq(((const uint16_t *)r[2].feat)[3], 0xbc00);
+        ck_assert(r[1].feat_dim == 0 && !r[1].feat && r[3].feat_dim == 0 && !r[3].feat);
+        ck_assert_uint_eq(ds.feat_checked, 8 * 4 + 2 * 2 + 8 * 4 + 4 * 2);
+        free(record);
+        record = sl_dataset_record(&ds);
+        sl_dataset_close(&ds);
+    }
+    free(record);
+}
+
+// Jobs that read none are the same with and without; those that do have another digest, and both
+// remember what they have checked.
+TEST(features_of_edges_that_nobody_reads)
+{
+    struct sl_dataset ds;
+    uint64_t digest;
+    must(open_it(SL_CHECK_CACHED, &ds));
+    digest = ds.digest;
+    sl_dataset_close(&ds);
+    write_edge_features();
+    write_npy("edge_feat.paper.rev_writes.author.npy", SL_DTYPE_I64, 1, (uint64_t[]){4},
+              (int64_t[]){1, 2, 3, 4});
+    must(open_it(SL_CHECK_FULL, &ds));
+    ck_assert_uint_eq(ds.digest, digest);
+    ck_assert_uint_eq(ds.typed.relation[0].feat_dim, 0);
+    sl_dataset_close(&ds);
+    ck_assert_int_eq(sl_dataset_open(dir, OF_EDGES, SL_CHECK_FULL, 2, &ds), SL_EFORMAT);
+    assert_message_has("edge_feat.paper.rev_writes.author.npy: is int64");
+    assert_message_has("astype(numpy.float32)");
+    ck_assert_int_eq(unlink(in_dir("edge_feat.paper.rev_writes.author.npy")), 0);
+    must(sl_dataset_open(dir, OF_EDGES, SL_CHECK_FULL, 2, &ds));
+    ck_assert_uint_ne(ds.digest, digest);
+    sl_dataset_close(&ds);
+}
+
+static void edges_refused(int code, const char *a, const char *b)
+{
+    struct sl_dataset ds;
+    ck_assert_int_eq(sl_dataset_open(dir, OF_EDGES, SL_CHECK_FULL, 2, &ds), code);
+    assert_message_has(a);
+    assert_message_has(b);
+    ck_assert_ptr_null(ds.files);
+}
+
+TEST(features_of_edges_that_cannot_be)
+{
+    edges_refused(SL_ENOENT, "has no edge_feat.SOURCE.NAME.TARGET.npy, such as " WRITES_FEAT,
+                  "model.edge_features");
+    write_edge_features();
+    write_npy(CITES_FEAT, SL_DTYPE_F32, 2, (uint64_t[]){3, 2}, (float[6]){0});
+    edges_refused(SL_EFORMAT, CITES_FEAT ": is float32 (3, 2)", "4 edges of the relation");
+    write_npy(CITES_FEAT, SL_DTYPE_F32, 3, (uint64_t[]){4, 1, 1}, (float[4]){0});
+    edges_refused(SL_EFORMAT, CITES_FEAT, "wanted (edges, numbers of each)");
+    write_npy(CITES_FEAT, SL_DTYPE_F32, 2, (uint64_t[]){4, 2},
+              (float[]){0, 1, 2, 3, 4, INFINITY, 6, 7});
+    edges_refused(SL_EFORMAT, CITES_FEAT ": row 2, column 1 is Inf", "nan_to_num");
+}
+
 TEST(features_are_in_digest_and_contents)
 {
     struct sl_dataset_content found[2][SL_DATASET_PARTS_MAX + 1];

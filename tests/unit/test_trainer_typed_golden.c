@@ -17,6 +17,8 @@ struct golden {
     struct sl_safetensors_file file;
     struct typed_graph g;
     float *x[TYPED_TYPES], *labels;
+    float *edge_attr[TYPED_RELATIONS]; // NULL: the relation's edges have none
+    uint32_t edge_dim[TYPED_RELATIONS];
     uint32_t seeds[TYPED_MOST], n_seeds;
 };
 
@@ -73,6 +75,13 @@ static void golden_open(struct golden *t)
     }
     for (uint32_t k = 0; k < TYPED_TYPES; k++)
         t->x[k] = array_of(t, "x.", t->g.type[k].name, &n);
+    for (uint32_t k = 0; k < TYPED_RELATIONS; k++) {
+        char name[32];
+        snprintf(name, sizeof name, "edge_attr.%u", k);
+        t->edge_attr[k] = array_of(t, name, "", &n);
+        const uint64_t n_edges = t->g.indptr[k][t->g.type[t->g.relation[k].target].n];
+        t->edge_dim[k] = t->edge_attr[k] ? (uint32_t)(n / n_edges) : 0;
+    }
     t->labels = array_of(t, "labels", "", &n);
     float *seeds = array_of(t, "seeds", "", &n);
     t->n_seeds = (uint32_t)n;
@@ -85,6 +94,8 @@ static void golden_close(struct golden *t)
 {
     for (uint32_t k = 0; k < TYPED_TYPES; k++)
         free(t->x[k]);
+    for (uint32_t k = 0; k < TYPED_RELATIONS; k++)
+        free(t->edge_attr[k]);
     free(t->labels);
     typed_graph_fini(&t->g);
     sl_safetensors_close(&t->file);
@@ -124,6 +135,7 @@ static struct sl_config config_of(const cJSON *model)
     c.model.heads = number_of(model, "heads", 1);
     c.model.bases = number_of(model, "bases", 0);
     c.model.blocks = number_of(model, "blocks", 0);
+    c.model.edge_features = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(model, "edge_features"));
     return c;
 }
 
@@ -178,11 +190,23 @@ static void compare(const char *name, const char *what, const float *found, cons
                       (double)found[i], (double)wanted[i]);
 }
 
-static void check_case(const struct golden *t, const char *name, const struct sl_kernels *kernels)
+// The features of edges are read where the case asks for them, as of a data set.
+static void read_edges(struct golden *t, bool reads)
+{
+    for (uint32_t k = 0; k < TYPED_RELATIONS; k++) {
+        t->g.relation[k].feat_dim = reads ? t->edge_dim[k] : 0;
+        t->g.relation[k].feat_dtype = SL_DTYPE_F32;
+        t->g.relation[k].feat = reads ? t->edge_attr[k] : NULL;
+        t->g.relation[k].n_edges = t->g.indptr[k][t->g.type[t->g.relation[k].target].n];
+    }
+}
+
+static void check_case(struct golden *t, const char *name, const struct sl_kernels *kernels)
 {
     cJSON *model = note(t, name, "");
     const struct sl_config c = config_of(model);
     cJSON_Delete(model);
+    read_edges(t, c.model.edge_features);
     struct sl_model m;
     ck_assert_msg(sl_model_init(&m, &c, 0, &t->g.typed, fixture_objective(CLASSES),
                                 sl_device_host(), kernels) == SL_OK,

@@ -21,7 +21,9 @@ static const struct variant {
     {SL_MODEL_RGAT, 2, SL_NORM_NONE, SL_RELATIONS_SUM, 0},
     {SL_MODEL_RGAT, 3, SL_NORM_BATCH, SL_RELATIONS_MEAN, 0},
     {SL_MODEL_RGCN, 2, SL_NORM_NONE, SL_RELATIONS_SUM, 3},
+    {SL_MODEL_RGAT, 3, SL_NORM_NONE, SL_RELATIONS_SUM, 0}, // of edges
 };
+enum { OF_EDGES = 5 };
 
 static const uint32_t SEEDS[] = {22, 0, 3, 7, 12, 5, 9, 21};
 enum { N_SEEDS = SL_COUNT_OF(SEEDS) };
@@ -87,7 +89,10 @@ static void scene_init(struct scene *s, const struct variant *v)
     s->config.model.relations = v->relations;
     s->config.model.bases = v->bases;
     s->config.model.dropout = s->config.model.attention_dropout = 0.4; // not in evaluation
+    s->config.model.edge_features = v == &VARIANTS[OF_EDGES];
     typed_graph_init(&s->g, 5);
+    if (s->config.model.edge_features)
+        typed_edge_features(&s->g, 17);
     make_dataset(s);
     assert_ok(sl_model_init(&s->model, &s->config, 0, &s->g.typed, fixture_objective(CLASSES),
                             sl_device_host(), sl_kernels_cpu()));
@@ -160,7 +165,7 @@ static void check_near(double got, double wanted)
 // Features of the block's vertices from the data set.
 static float *gather(const struct scene *s, const struct sl_block *block)
 {
-    float *x = fixture_alloc(sl_typed_rows_at(block, &s->g.typed, TYPED_TYPES, false) + 64);
+    float *x = typed_input(&s->g, block, 1); // of edges; those of vertices follow
     for (uint32_t t = 0; t < TYPED_TYPES; t++) {
         const struct sl_vertex_type *type = &s->g.type[t];
         const uint32_t *ids = sl_block_nodes(block) + sl_block_types(block)[t].first;

@@ -19,6 +19,7 @@ struct typed_graph {
     struct sl_vertex_type type[TYPED_TYPES];
     struct sl_relation relation[TYPED_RELATIONS];
     uint32_t *indptr[TYPED_RELATIONS], *indices[TYPED_RELATIONS]; // numbers within the types
+    float *edge_feat[TYPED_RELATIONS]; // of typed_edge_features(), else NULL
 };
 
 /*
@@ -40,7 +41,7 @@ static inline void typed_graph_init(struct typed_graph *g, uint64_t seed)
                                     {"shows", 2, 0, 1},  {"in", 0, 2, 40},   {"on", 1, 3, 2},
                                     {"likes", 3, 1, 0}};
     struct fixture_rng r = {.seed = seed};
-    uint64_t first = 0, rows = 0;
+    uint64_t first = 0, rows = 0, edges = 0;
     *g = (struct typed_graph){0};
     for (uint32_t t = 0; t < TYPED_TYPES; t++) {
         g->type[t] = (struct sl_vertex_type){
@@ -70,6 +71,8 @@ static inline void typed_graph_init(struct typed_graph *g, uint64_t seed)
             g->indptr[k][i + 1] = e;
         }
         g->relation[k].n_edges = e;
+        g->relation[k].first_edge = edges;
+        edges += e;
         rows += n;
     }
     g->typed = (struct sl_typed){.n_types = TYPED_TYPES,
@@ -84,6 +87,26 @@ static inline void typed_graph_fini(struct typed_graph *g)
     for (uint32_t k = 0; k < TYPED_RELATIONS; k++) {
         free(g->indptr[k]);
         free(g->indices[k]);
+        free(g->edge_feat[k]);
+    }
+}
+
+// Gives the edges of some relations features: of several widths, one as halves.
+static inline void typed_edge_features(struct typed_graph *g, uint64_t seed)
+{
+    static const uint32_t dims[TYPED_RELATIONS] = {[0] = 4, [1] = 2, [4] = 1, [5] = 3};
+    struct fixture_rng r = {.seed = seed};
+    for (uint32_t k = 0; k < TYPED_RELATIONS; k++) {
+        struct sl_relation *relation = &g->relation[k];
+        const uint64_t n = relation->n_edges * dims[k];
+        if (n == 0)
+            continue;
+        g->edge_feat[k] = fixture_alloc(n * sizeof(float));
+        for (uint64_t i = 0; i < n; i++)
+            g->edge_feat[k][i] = fixture_float(&r, 1);
+        relation->feat_dim = dims[k];
+        relation->feat_dtype = SL_DTYPE_F32;
+        relation->feat = g->edge_feat[k];
     }
 }
 
@@ -120,12 +143,15 @@ static inline void typed_hop(const struct typed_graph *g, struct typed_nodes *no
         before[t] = nodes[t].n;
     for (uint32_t k = 0; k < TYPED_RELATIONS; k++) {
         uint32_t indptr[TYPED_MOST] = {0}, indices[TYPED_MOST * 8], e = 0;
+        uint64_t ids[TYPED_MOST * 8];
         const uint32_t target = g->relation[k].target, source = g->relation[k].source;
         for (uint32_t i = 0; i < before[target]; i++) {
             const uint32_t v = nodes[target].id[i];
             const uint32_t degree = g->indptr[k][v + 1] - g->indptr[k][v];
-            for (uint32_t j = 0; j < SL_MIN(degree, fanout); j++)
+            for (uint32_t j = 0; j < SL_MIN(degree, fanout); j++) {
+                ids[e] = g->relation[k].first_edge + g->indptr[k][v] + j;
                 indices[e++] = typed_local(&nodes[source], g->indices[k][g->indptr[k][v] + j]);
+            }
             indptr[i + 1] = e;
         }
         if (e == 0)
@@ -135,6 +161,7 @@ static inline void typed_hop(const struct typed_graph *g, struct typed_nodes *no
             (struct sl_block_run){.hop = h, .relation = k, .n_dst = before[target], .n_edges = e};
         run->indptr_offset = typed_put(base, at, indptr, (run->n_dst + 1ull) * 4);
         run->indices_offset = typed_put(base, at, indices, e * 4ull);
+        run->edge_ids_offset = typed_put(base, at, ids, e * 8ull);
     }
 }
 
@@ -154,7 +181,7 @@ static inline struct sl_block *typed_block_with(const struct typed_graph *g, con
     int32_t labels[TYPED_MOST];
     uint64_t at = sl_align_up(sizeof *b, 64);
     *b = (struct sl_block){.magic = SL_BLOCK_MAGIC,
-                           .flags = SL_BLOCK_TYPED,
+                           .flags = SL_BLOCK_TYPED | SL_BLOCK_HAS_EDGE_IDS,
                            .batch = batch,
                            .epoch = 3,
                            .n_hops = n_hops,
@@ -207,15 +234,33 @@ static inline struct sl_block *typed_block(const struct typed_graph *g, const ui
     return typed_block_with(g, seeds, n_seeds, 0, n_hops, fanout, classes, batch);
 }
 
-// Features of the block's vertices, as trainer/feed/typed_block.h wants them.
+// The row of features of an edge of a run, in the graph.
+static inline const float *typed_edge_row(const struct typed_graph *g, const struct sl_block *b,
+                                          const struct sl_block_run *run, uint32_t e)
+{
+    const struct sl_relation *r = &g->relation[run->relation];
+    const uint64_t id = sl_run_edge_ids(sl_block_here(b), run)[e];
+    return (const float *)r->feat + (id - r->first_edge) * r->feat_dim;
+}
+
+// Features of the block's vertices, as trainer/feed/typed_block.h wants them, and behind them those
+// of its edges.
 static inline float *typed_input(const struct typed_graph *g, const struct sl_block *b,
                                  uint64_t seed)
 {
     struct fixture_rng r = {.seed = seed};
     const uint64_t bytes = sl_typed_rows_at(b, &g->typed, TYPED_TYPES, false);
-    float *x = fixture_alloc(bytes + 64);
+    const struct sl_block_run *runs = sl_block_runs(b);
+    uint64_t at[TYPED_RELATIONS * SL_MAX_HOPS];
+    float *x = fixture_alloc(sl_typed_edge_rows(b, &g->typed, bytes, at) + 64);
     for (uint64_t i = 0; i < bytes / sizeof *x; i++)
         x[i] = fixture_float(&r, 1);
+    for (uint32_t i = 0; i < sl_block_typed(b)->n_runs; i++) {
+        const uint32_t dim = g->relation[runs[i].relation].feat_dim;
+        for (uint32_t e = 0; dim > 0 && e < runs[i].n_edges; e++)
+            memcpy(x + at[i] / sizeof *x + (uint64_t)e * dim, typed_edge_row(g, b, &runs[i], e),
+                   dim * sizeof *x);
+    }
     return x;
 }
 
@@ -343,11 +388,32 @@ static inline void typed_sage(const struct typed_naive *m, uint32_t l, uint32_t 
         y[o] += scale * bias[o];
 }
 
-// GATConv likewise; mask (n, heads) is of the row's edges.
+// What features of an edge add to its score in a head.
+static inline double typed_edge_term(const struct typed_naive *m, uint32_t l, uint32_t k,
+                                     uint32_t h, uint64_t id)
+{
+    const struct sl_relation *r = &m->g->relation[k];
+    const uint32_t d = m->config->model.hidden, c = d / m->config->model.heads;
+    double *z = fixture_alloc(d * sizeof *z), sum = 0;
+    const double *lin = typed_of_relation(m, l, k, "lin_edge.weight");
+    const double *att = typed_of_relation(m, l, k, "att_edge");
+    for (uint32_t o = h * c; o < (h + 1) * c; o++) {
+        for (uint32_t i = 0; i < r->feat_dim; i++)
+            z[o] += lin[o * r->feat_dim + i] *
+                    (double)((const float *)r->feat)[(id - r->first_edge) * r->feat_dim + i];
+        sum += att[o] * z[o];
+    }
+    free(z);
+    return sum;
+}
+
+// GATConv likewise; mask (n, heads) and numbers are of the row's edges.
 static inline void typed_gat(const struct typed_naive *m, uint32_t l, uint32_t k,
                              const struct typed_rows *x, uint32_t i, const uint32_t *from,
-                             uint32_t n, const float *mask, double scale, double *y)
+                             const uint64_t *ids, uint32_t n, const float *mask, double scale,
+                             double *y)
 {
+    const bool has_term = m->config->model.edge_features && m->g->relation[k].feat_dim > 0;
     const uint32_t s = m->g->relation[k].source, t = m->g->relation[k].target;
     const uint32_t d = m->config->model.hidden, heads = m->config->model.heads, c = d / heads;
     double *own = fixture_alloc(d * sizeof *own), *z = fixture_alloc((n + 1ull) * d * sizeof *z);
@@ -364,7 +430,7 @@ static inline void typed_gat(const struct typed_naive *m, uint32_t l, uint32_t k
     for (uint32_t h = 0; h < heads; h++) {
         double sum = 0;
         for (uint32_t e = 0; e < n; e++) {
-            double v = 0;
+            double v = has_term ? typed_edge_term(m, l, k, h, ids[e]) : 0;
             for (uint32_t o = h * c; o < (h + 1) * c; o++)
                 v += src[o] * z[e * d + o] + dst[o] * own[o];
             sum += score[e] = exp(v > 0 ? v : 0.2 * v);
@@ -514,7 +580,8 @@ static inline void typed_convolve(const struct typed_naive *m, uint32_t l, uint3
         switch (m->config->model.kind) {
         case SL_MODEL_RSAGE: typed_sage(m, l, k, x, i, from, n, scale, to); break;
         case SL_MODEL_RGAT:
-            typed_gat(m, l, k, x, i, from, n, mask + first * heads, scale, to);
+            typed_gat(m, l, k, x, i, from, run ? sl_run_edge_ids(view, run) + first : NULL, n,
+                      mask + first * heads, scale, to);
             break;
         default: typed_gcn(m, l, k, x, from, n, to);
         }

@@ -121,8 +121,23 @@ static uint32_t width_of(const struct sl_gather *g)
 static uint64_t bytes_of(const struct sl_gather *g, const struct sl_block *block)
 {
     const struct sl_typed *typed = &g->source.dataset->typed;
-    return is_typed(block) ? sl_typed_rows_at(block, typed, typed->n_types, g->half)
+    return is_typed(block) ? sl_typed_block_bytes(block, typed, g->half)
                            : (uint64_t)block->n_input * width_of(g) * sizeof(float);
+}
+
+// Where the rows of a typed block's vertices end and those of its edges begin.
+static uint64_t vertices_end(const struct job *j)
+{
+    const struct sl_typed *typed = &j->g->source.dataset->typed;
+    return sl_typed_rows_at(j->block, typed, typed->n_types, j->g->half);
+}
+
+// All rows of a typed block to the processor's memory.
+static int copy_types(struct job *j, const struct sl_kernels *kernels, void *to)
+{
+    struct sl_gather *g = j->g;
+    SL_TRY(sl_rows_copy_typed(&g->source, kernels, j->block, g->half, to));
+    return sl_rows_copy_edges(&g->source, kernels, j->block, vertices_end(j), to);
 }
 
 // --- on CPU cores --------------------------------------------------------------------------------
@@ -154,7 +169,7 @@ static int on_host(struct job *j)
     const uint32_t n = block->n_input;
     j->to->block = sl_block_here(block);
     if (is_typed(block))
-        return sl_rows_copy_typed(&g->source, kernels, block, g->half, j->to->x);
+        return copy_types(j, kernels, j->to->x);
     if (j->dim == 0) // learned rows alone
         return SL_OK;
     if (!is_held(&j->spread) && !g->source.reader)
@@ -371,8 +386,21 @@ static int staged_types(struct job *j)
     const struct sl_device *device = g->compute.device;
     const uint64_t bytes = bytes_of(g, j->block);
     SL_TRY(sl_buffer_grow(&g->rows, device, SL_BUFFER_HOST, bytes, "input features"));
-    SL_TRY(sl_rows_copy_typed(&g->source, g->compute.host, j->block, g->half, g->rows.p));
+    SL_TRY(copy_types(j, g->compute.host, g->rows.p));
     return bytes > 0 ? device->copy(j->to->x, g->rows.p, bytes) : SL_OK;
+}
+
+// Rows of edges, whose numbers have 64 bits, are the processor's to gather.
+static int staged_edges(struct job *j)
+{
+    struct sl_gather *g = j->g;
+    const struct sl_device *device = g->compute.device;
+    const uint64_t first = vertices_end(j), bytes = bytes_of(g, j->block) - first;
+    if (bytes == 0)
+        return SL_OK;
+    SL_TRY(sl_buffer_grow(&g->rows, device, SL_BUFFER_HOST, bytes, "features of edges"));
+    SL_TRY(sl_rows_copy_edges(&g->source, g->compute.host, j->block, 0, g->rows.p));
+    return device->copy((char *)j->to->x + first, g->rows.p, bytes);
 }
 
 /*
@@ -381,7 +409,7 @@ static int staged_types(struct job *j)
  */
 static int mapped_types(struct job *j)
 {
-    const struct sl_gather *g = j->g;
+    struct sl_gather *g = j->g;
     const struct sl_typed *typed = &g->source.dataset->typed;
     const struct sl_block_type *part = sl_block_types(j->block);
     const uint32_t *nodes = sl_view_nodes(j->to->block);
@@ -396,7 +424,7 @@ static int mapped_types(struct job *j)
             table, type->feat_dtype, type->first + type->n, type->feat_dim, nodes + part[t].first,
             n, (float *)(void *)((char *)j->to->x + sl_typed_rows_at(j->block, typed, t, false))));
     }
-    return SL_OK;
+    return staged_edges(j);
 }
 
 static int go(struct job *j, enum sl_gather_way way)

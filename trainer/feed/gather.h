@@ -56,7 +56,8 @@
  *
  * The rows of a typed block, whose widths differ, are gathered type by type: on cores as any
  * (rows.h); to a GPU from files that are mapped, and without a cache: in place where it reads the
- * files, else by the processor's pinned memory, in one copy.
+ * files, else by the processor's pinned memory, in one copy. Features of edges are always gathered
+ * by the processor, from files that are mapped.
  *
  * Buffers and lists grow to the largest batch met; nothing is allocated after that.
  */

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "common/base/bits.h"
 #include "common/base/error.h"
 #include "trainer/feed/typed_block.h"
 
@@ -179,6 +180,64 @@ int sl_rows_copy_typed(struct sl_row_source *s, const struct sl_kernels *kernels
     return SL_OK;
 }
 
+// --- features of edges ---------------------------------------------------------------------------
+
+// Rows of a run's edges. A kernel counts rows in 32 bits: windows of so many edges each.
+static int copy_run(struct sl_row_source *s, const struct sl_kernels *kernels,
+                    const struct sl_relation *r, const uint64_t *ids, uint32_t n, float *out)
+{
+    const uint64_t window = s->edge_window ? s->edge_window : UINT32_MAX;
+    const uint64_t row_bytes = r->feat_dim * sl_dtype_bytes(r->feat_dtype);
+    uint32_t *row, *to;
+    SL_TRY(sl_row_places_grow(&s->places, n));
+    row = s->places.row;
+    to = s->places.missing_at;
+    for (uint32_t i = 0; i < n; i++)
+        if (ids[i] < r->first_edge || ids[i] - r->first_edge >= r->n_edges)
+            return sl_fail(SL_ERANGE,
+                           "features of edges: edge %" PRIu64 ", wanted one from %" PRIu64
+                           " to before %" PRIu64,
+                           ids[i], r->first_edge, r->first_edge + r->n_edges);
+    for (uint64_t begin = 0; begin < r->n_edges; begin += window) {
+        uint32_t n_here = 0;
+        for (uint32_t i = 0; i < n; i++) {
+            const uint64_t at = ids[i] - r->first_edge - begin; // of one before: very large
+            row[n_here] = (uint32_t)at;
+            to[n_here] = i;
+            n_here += at < window;
+        }
+        if (n_here > 0)
+            SL_TRY(kernels->gather_rows_to((const char *)r->feat + begin * row_bytes, r->feat_dtype,
+                                           SL_MIN(window, r->n_edges - begin), r->feat_dim, row, to,
+                                           n_here, n, out));
+    }
+    return SL_OK;
+}
+
+int sl_rows_copy_edges(struct sl_row_source *s, const struct sl_kernels *kernels,
+                       const struct sl_block *block, uint64_t first, void *out)
+{
+    const struct sl_typed *typed = &s->dataset->typed;
+    const struct sl_block_run *runs = sl_block_runs(block);
+    for (uint32_t i = sl_block_typed(block)->n_runs; i-- > 0;) {
+        const struct sl_block_run *run = &runs[i];
+        const struct sl_relation *r = &typed->relation[run->relation];
+        if (r->feat_dim == 0 || sl_typed_edge_owner(block, run) != run)
+            continue;
+        if (!(block->flags & SL_BLOCK_HAS_EDGE_IDS))
+            return sl_fail(SL_EPROTO,
+                           "block of batch %" PRIu64 ": has no numbers of edges, whose features "
+                           "are read: sampler and trainer do not agree on the job",
+                           block->batch);
+        const int rc = copy_run(s, kernels, r, sl_run_edge_ids(sl_block_here(block), run),
+                                run->n_edges, (float *)(void *)((char *)out + first));
+        if (rc < 0)
+            return sl_fail_prefix(rc, "relation %s", sl_relation_text(typed, run->relation).text);
+        first += sl_typed_edge_bytes(typed, run);
+    }
+    return SL_OK;
+}
+
 bool sl_rows_any(const struct sl_dataset *ds)
 {
     bool any = ds->feat_dim > 0;
@@ -189,7 +248,7 @@ bool sl_rows_any(const struct sl_dataset *ds)
 
 uint64_t sl_rows_block_bytes(const struct sl_dataset *ds, const struct sl_block *block)
 {
-    return ds->typed.n_types ? sl_typed_rows_at(block, &ds->typed, ds->typed.n_types, true)
+    return ds->typed.n_types ? sl_typed_block_bytes(block, &ds->typed, true)
                              : block->n_input * sl_rows_bytes(ds);
 }
 

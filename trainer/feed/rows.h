@@ -23,6 +23,8 @@ struct sl_row_source {
     struct sl_row_cache shared;  // without slots there is none
     struct sl_row_places places; // of the last copy
     struct sl_buffer raw;        // rows on their way, in a type's own type of numbers
+    // Edges whose numbers are counted in 32 bits at a time; 0: as many as these count.
+    uint64_t edge_window;
 };
 
 void sl_row_source_fini(struct sl_row_source *s); // safe on a zeroed struct
@@ -65,6 +67,14 @@ int sl_rows_copy(struct sl_row_source *s, const struct sl_kernels *kernels,
  */
 int sl_rows_copy_typed(struct sl_row_source *s, const struct sl_kernels *kernels,
                        const struct sl_block *block, bool as_stored, void *out);
+
+/*
+ * The features of a typed block's edges as f32, where typed_block.h has them behind the rows of
+ * vertices, from byte `first` of out on: from the files, which are mapped. SL_ERANGE for what is no
+ * edge of its relation; SL_EPROTO for a block without edges' numbers; SL_ENOMEM.
+ */
+int sl_rows_copy_edges(struct sl_row_source *s, const struct sl_kernels *kernels,
+                       const struct sl_block *block, uint64_t first, void *out);
 
 // Of any block the rows of all its vertices, as they are stored; and their bytes in memory.
 int sl_rows_copy_block(struct sl_row_source *s, const struct sl_kernels *kernels,

@@ -39,6 +39,49 @@ uint64_t sl_typed_rows_at(const struct sl_block *block, const struct sl_typed *t
     return at;
 }
 
+const struct sl_block_run *sl_typed_edge_owner(const struct sl_block *block,
+                                               const struct sl_block_run *run)
+{
+    const struct sl_block_run *next;
+    while ((next = sl_block_find_run(block, run->hop + 1, run->relation)) &&
+           next->edge_ids_offset == run->edge_ids_offset)
+        run = next;
+    return run;
+}
+
+uint64_t sl_typed_edge_bytes(const struct sl_typed *typed, const struct sl_block_run *run)
+{
+    const uint64_t row_bytes = typed->relation[run->relation].feat_dim * sizeof(float);
+    return sl_align_up(run->n_edges * row_bytes, (uint64_t)ROWS_ALIGN);
+}
+
+uint64_t sl_typed_edge_rows(const struct sl_block *block, const struct sl_typed *typed,
+                            uint64_t first, uint64_t *at)
+{
+    const struct sl_block_run *runs = sl_block_runs(block);
+    for (uint32_t i = sl_block_typed(block)->n_runs; i-- > 0;) { // an owner before its first part
+        const uint64_t dim = typed->relation[runs[i].relation].feat_dim;
+        const struct sl_block_run *owner = dim ? sl_typed_edge_owner(block, &runs[i]) : NULL;
+        if (at)
+            at[i] = !owner ? SL_NO_EDGE_ROWS : owner == &runs[i] ? first : at[owner - runs];
+        if (owner == &runs[i])
+            first += sl_typed_edge_bytes(typed, &runs[i]);
+    }
+    return first;
+}
+
+uint64_t sl_typed_activations_end(const struct sl_block *block, uint32_t width)
+{
+    return sl_align_up(block->n_input * (width * sizeof(float)), (uint64_t)ROWS_ALIGN);
+}
+
+uint64_t sl_typed_block_bytes(const struct sl_block *block, const struct sl_typed *typed,
+                              bool as_stored)
+{
+    return sl_typed_edge_rows(block, typed,
+                              sl_typed_rows_at(block, typed, typed->n_types, as_stored), NULL);
+}
+
 struct sl_csr_view sl_run_csr(struct sl_block_view block, const struct sl_typed *typed,
                               const struct sl_block_run *run)
 {

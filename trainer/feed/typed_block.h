@@ -5,6 +5,10 @@
  * The features of a batch are one piece of memory: the rows of type 0, then those of type 1, ...,
  * each type's with its own width, each from a multiple of 64 bytes on. A type without features has
  * none.
+ *
+ * Where features of edges are read (struct sl_relation), those of the runs' edges are behind, a row
+ * of f32 for each edge in the run's order, likewise from a multiple of 64 bytes on. A run that is
+ * the first part of the next hop's, where hops share arrays, has the first of that one's rows.
  */
 #ifndef SL_TRAINER_FEED_TYPED_BLOCK_H
 #define SL_TRAINER_FEED_TYPED_BLOCK_H
@@ -30,6 +34,23 @@ static inline uint32_t sl_typed_block_rows(const struct sl_block *block, uint32_
 // type of numbers, else f32.
 uint64_t sl_typed_rows_at(const struct sl_block *block, const struct sl_typed *typed, uint32_t type,
                           bool as_stored);
+
+#define SL_NO_EDGE_ROWS UINT64_MAX
+// Byte where the rows of all runs' edges end, the first of which begin at `first`. at (n_runs), or
+// NULL: where each run's begin, SL_NO_EDGE_ROWS for a relation without features.
+uint64_t sl_typed_edge_rows(const struct sl_block *block, const struct sl_typed *typed,
+                            uint64_t first, uint64_t *at);
+// Bytes of a run's rows, and to where the next one's begin.
+uint64_t sl_typed_edge_bytes(const struct sl_typed *typed, const struct sl_block_run *run);
+// The run whose rows the edges of a run with features have: itself, or the next hop's.
+const struct sl_block_run *sl_typed_edge_owner(const struct sl_block *block,
+                                               const struct sl_block_run *run);
+// Bytes of all rows, of vertices as sl_typed_rows_at() has them and of edges.
+uint64_t sl_typed_block_bytes(const struct sl_block *block, const struct sl_typed *typed,
+                              bool as_stored);
+
+// Byte where rows of edges begin behind those (n_input, width) that a layer gave to all vertices.
+uint64_t sl_typed_activations_end(const struct sl_block *block, uint32_t width);
 
 // The edges of a run as kernels read them.
 struct sl_csr_view sl_run_csr(struct sl_block_view block, const struct sl_typed *typed,

@@ -41,7 +41,10 @@ uint64_t sl_typed_pieces_most(const struct sl_typed_pieces *p, uint32_t l)
     uint32_t width = p->model->typed->hidden;
     for (uint32_t t = 0; l == 0 && t < types_of(p)->n_types; t++)
         width = SL_MAX(width, p->model->typed->d_feat[t]); // learned ones, too
-    return SL_MIN((uint64_t)SL_INFER_PIECE_EDGES, p->most_floats / width);
+    uint32_t of_edges = 0;                                 // beside it
+    for (uint32_t r = 0; r < types_of(p)->n_relations; r++)
+        of_edges = SL_MAX(of_edges, types_of(p)->relation[r].feat_dim);
+    return SL_MIN((uint64_t)SL_INFER_PIECE_EDGES, p->most_floats / ((uint64_t)width + of_edges));
 }
 
 static uint64_t degree_of(const struct sl_typed_pieces *p, uint32_t type, uint64_t v)
@@ -85,12 +88,22 @@ static void cut(const struct sl_typed_pieces *p, uint32_t l, uint32_t type,
 
 // ---- rows ---------------------------------------------------------------------------------------
 
+// p->x: room for the rows of vertices, `bytes`, and behind them the features of edges.
+static int take_edges(struct sl_typed_pieces *p, uint64_t bytes, const char *what)
+{
+    const struct sl_model *model = p->model;
+    const struct sl_block *block = p->vicinity.block;
+    SL_TRY(sl_buffer_grow(&p->x, model->env.device, SL_BUFFER_HOST,
+                          sl_typed_edge_rows(block, types_of(p), bytes, NULL), what));
+    return sl_rows_copy_edges(&p->features, model->env.kernels, block, bytes, p->x.p);
+}
+
 int sl_typed_pieces_features(struct sl_typed_pieces *p)
 {
     const struct sl_model *model = p->model;
     const struct sl_block *block = p->vicinity.block;
-    const uint64_t bytes = sl_typed_rows_at(block, types_of(p), types_of(p)->n_types, false);
-    SL_TRY(sl_buffer_grow(&p->x, model->env.device, SL_BUFFER_HOST, bytes, "features"));
+    const uint64_t vertices = sl_typed_rows_at(block, types_of(p), types_of(p)->n_types, false);
+    SL_TRY(take_edges(p, vertices, "features"));
     return sl_rows_copy_typed(&p->features, model->env.kernels, block, false, p->x.p);
 }
 
@@ -99,8 +112,7 @@ static int take_activations(struct sl_typed_pieces *p, const float *below)
     const struct sl_model *model = p->model;
     const struct sl_block *block = p->vicinity.block;
     const uint32_t n = block->n_input, width = model->typed->hidden;
-    SL_TRY(sl_buffer_grow(&p->x, model->env.device, SL_BUFFER_HOST,
-                          (uint64_t)n * width * sizeof(float), "activations"));
+    SL_TRY(take_edges(p, sl_typed_activations_end(block, width), "activations"));
     return model->env.kernels->gather_rows(below, SL_DTYPE_F32, dataset_of(p)->n_nodes, width,
                                            sl_block_nodes(block), n, p->x.p);
 }

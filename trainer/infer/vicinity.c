@@ -22,9 +22,10 @@ struct sl_vicinity_part {
 // A relation's edges: those of hop h are of the first part.after[h] rows.
 struct sl_vicinity_lists {
     uint32_t *indptr, *indices;
-    uint64_t rows_room, edges_room;
+    uint64_t *edge_ids; // NULL: its edges have no features
+    uint64_t rows_room, edges_room, ids_room;
     uint32_t n_rows, n_edges;
-    uint64_t indptr_at, indices_at; // in the block
+    uint64_t indptr_at, indices_at, ids_at; // in the block
 };
 
 static const struct sl_typed *types_of(const struct sl_vicinity *v)
@@ -41,18 +42,27 @@ static int fail_memory(uint64_t bytes)
         (unsigned long long)bytes);
 }
 
-// Room for n numbers in *p, which keeps those that it has.
-static int grow(uint32_t **p, uint64_t *room, uint64_t n)
+// p with room for n numbers of `each` bytes, beside those that it has, or NULL.
+static void *grown(void *p, uint64_t *room, uint64_t n, size_t each)
 {
     if (n <= *room)
-        return SL_OK;
+        return p;
     n += n / 4;
-    uint32_t *fresh = realloc(*p, n * sizeof *fresh);
-    if (!fresh)
-        return fail_memory(n * sizeof *fresh);
-    *p = fresh;
-    *room = n;
-    return SL_OK;
+    void *fresh = realloc(p, n * each);
+    if (fresh)
+        *room = n;
+    else
+        fail_memory(n * each);
+    return fresh;
+}
+
+static int grow(uint32_t **p, uint64_t *room, uint64_t n)
+{
+    if (n == 0)
+        return SL_OK;
+    uint32_t *fresh = grown(*p, room, n, sizeof *fresh);
+    *p = fresh ? fresh : *p;
+    return fresh ? SL_OK : SL_ENOMEM;
 }
 
 int sl_vicinity_init(struct sl_vicinity *v, const struct sl_dataset *ds)
@@ -77,6 +87,7 @@ void sl_vicinity_fini(struct sl_vicinity *v)
     for (uint32_t r = 0; v->lists && r < types_of(v)->n_relations; r++) {
         free(v->lists[r].indptr);
         free(v->lists[r].indices);
+        free(v->lists[r].edge_ids);
     }
     free(v->part);
     free(v->lists);
@@ -118,6 +129,22 @@ static int begin(struct sl_vicinity *v, uint32_t type, const struct sl_infer_ran
     return SL_OK;
 }
 
+// Behind those that are there, the numbers of the n edges that are in a row's list.
+static int number_edges(struct sl_vicinity *v, uint64_t row, uint32_t n,
+                        struct sl_vicinity_lists *to)
+{
+    const struct sl_dataset *ds = v->dataset;
+    uint64_t *ids = grown(to->edge_ids, &to->ids_room, to->n_edges + (uint64_t)n, sizeof *ids);
+    if (!ids)
+        return SL_ENOMEM;
+    to->edge_ids = ids;
+    ids += to->n_edges;
+    for (uint64_t e = ds->indptr[row]; e < ds->indptr[row + 1]; e++)
+        if (!ds->present || ds->present[e] > 0)
+            *ids++ = e;
+    return SL_OK;
+}
+
 static int add_row(struct sl_vicinity *v, const struct sl_relation *r, uint32_t vertex,
                    struct sl_vicinity_lists *to)
 {
@@ -129,6 +156,8 @@ static int add_row(struct sl_vicinity *v, const struct sl_relation *r, uint32_t 
     uint32_t *sources = to->indices + to->n_edges;
     const uint32_t n = sl_infer_neighbours(v->dataset, row, sources);
     SL_TRY(number(v, r->source, sources, n));
+    if (r->feat_dim > 0 && n > 0)
+        SL_TRY(number_edges(v, row, n, to));
     to->n_edges += n;
     v->n_edges += n;
     to->indptr[++to->n_rows] = to->n_edges;
@@ -196,6 +225,8 @@ static int place_arrays(struct sl_vicinity *v, uint32_t n_hops)
         struct sl_vicinity_lists *l = &v->lists[i];
         l->indptr_at = take(&head.bytes, (l->n_rows + (uint64_t)1) * sizeof *l->indptr);
         l->indices_at = take(&head.bytes, l->n_edges * sizeof *l->indices);
+        l->ids_at = l->edge_ids ? take(&head.bytes, l->n_edges * sizeof *l->edge_ids) : 0;
+        head.flags |= l->edge_ids ? SL_BLOCK_HAS_EDGE_IDS : 0;
     }
     SL_TRY(open_block(v, head.bytes));
     char *base = (char *)v->block;
@@ -222,6 +253,8 @@ static void place_lists(struct sl_vicinity *v)
         memcpy(base + l->indptr_at, l->indptr, (l->n_rows + (size_t)1) * sizeof *l->indptr);
         if (l->n_edges > 0)
             memcpy(base + l->indices_at, l->indices, l->n_edges * sizeof *l->indices);
+        if (l->n_edges > 0 && l->edge_ids)
+            memcpy(base + l->ids_at, l->edge_ids, l->n_edges * sizeof *l->edge_ids);
     }
 }
 
@@ -244,7 +277,8 @@ static void place_runs(struct sl_vicinity *v)
                                                          .n_dst = n_dst,
                                                          .n_edges = l->indptr[n_dst],
                                                          .indptr_offset = l->indptr_at,
-                                                         .indices_offset = l->indices_at};
+                                                         .indices_offset = l->indices_at,
+                                                         .edge_ids_offset = l->ids_at};
             b->hop[h].n_edges += l->indptr[n_dst];
         }
     }

@@ -4,7 +4,8 @@
  * Mini-batches that train come from samplers. This makes the one that they would draw with all
  * neighbours and sampler.expand "new": a typed block (common/arena/block.h) without labels and
  * ranks, which depends on the vertices alone. They may be of any type, and are the first of its
- * part. A type's lists grow to the largest block so far and are kept.
+ * part. A type's lists grow to the largest block so far and are kept. Where features of edges are
+ * read, the block has their numbers, of relations that have features.
  */
 #ifndef SL_TRAINER_INFER_VICINITY_H
 #define SL_TRAINER_INFER_VICINITY_H

@@ -114,20 +114,24 @@ int sl_attention_backward(const struct sl_layer_env *env, const struct sl_attent
                           const struct sl_attention_edges *edges, const float *dheads, float *dz,
                           float **dscore_src, float **dscore_dst)
 {
-    const struct sl_csr_view *csr = &edges->csr;
-    struct sl_csr_view transposed;
-    uint32_t *edge;
+    const struct sl_csr_view *csr = &edges->csr, *scored = &edges->scored;
+    struct sl_csr_view transposed, t_scored;
+    uint32_t *edge, *t_edge;
     float *dalpha;
     SL_TRY(sl_layer_transpose(env, csr, &transposed, &edge));
-    *dscore_src = sl_layer_floats(env, (uint64_t)csr->n_src * a->heads);
+    t_scored = transposed;
+    t_edge = edge;
+    if (scored->indices != csr->indices)
+        SL_TRY(sl_layer_transpose(env, scored, &t_scored, &t_edge));
+    *dscore_src = sl_layer_floats(env, (uint64_t)scored->n_src * a->heads);
     *dscore_dst = sl_layer_floats(env, (uint64_t)csr->n_dst * a->heads);
     if (!*dscore_src || !*dscore_dst)
         return SL_ENOMEM;
     SL_TRY(shares_gradient(env, a, edges, dheads, &dalpha));
     const struct sl_edge_softmax_grad_args softmax = {
-        .csr = *csr,
-        .transposed = transposed,
-        .t_edge = edge,
+        .csr = *scored,
+        .transposed = t_scored,
+        .t_edge = t_edge,
         .heads = a->heads,
         .negative_slope = SL_HEADS_NEGATIVE_SLOPE,
         .score_src = edges->score_src,

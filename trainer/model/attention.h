@@ -40,8 +40,11 @@ struct sl_attention_gradient {
 // What a forward knows of the edges and its backward needs.
 struct sl_attention_edges {
     struct sl_csr_view csr;
+    // The same edges as scores have them: csr; or each is a source of its own, where it has a term
+    // that score_src[e] has beside its source's.
+    struct sl_csr_view scored;
     const float *z;                     // (n_src, H*C)
-    const float *score_src, *score_dst; // (n_src, H), (n_dst, H)
+    const float *score_src, *score_dst; // (n_src of scored, H), (n_dst, H)
     const float *alpha;                 // (n_edges, H) the shares
     const float *kept;                  // (n_edges, H) what the rows of z were multiplied by:
     struct sl_dropout dropout;          // alpha after it, where its rate is not 0,
@@ -65,7 +68,7 @@ int sl_attention_shares(const struct sl_layer_env *env, const struct sl_csr_view
                         float *alpha);
 
 // For the gradient dheads (n_dst, H*C) of all heads: dz (n_src, H*C, assigned) but for what comes
-// by way of the scores, and the gradients of these, (n_src, H) and (n_dst, H) in the pool.
+// by way of the scores, and the gradients of these, of the shapes that scores have, in the pool.
 int sl_attention_backward(const struct sl_layer_env *env, const struct sl_attention *a,
                           const struct sl_attention_edges *edges, const float *dheads, float *dz,
                           float **dscore_src, float **dscore_dst);

@@ -57,6 +57,7 @@ struct sl_layer_options {
     enum sl_norm_kind norm;
     enum sl_relations_kind relations;
     bool share_weights;
+    bool edge_features;
     uint32_t bases, blocks;
     // Bytes of a batch's activations until which a kind keeps for backward what it can make again.
     uint64_t kept_bytes;

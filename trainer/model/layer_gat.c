@@ -125,6 +125,7 @@ static int backward(const struct sl_layer_env *env, const struct sl_layer *layer
     SL_TRY(sl_heads_spread(env, layer, dy, csr->n_dst, &dheads));
     const struct sl_attention a = attention_of(layer);
     const struct sl_attention_edges edges = {.csr = *csr,
+                                             .scored = *csr,
                                              .z = own->z,
                                              .score_src = own->score_src,
                                              .score_dst = own->score_dst,

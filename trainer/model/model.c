@@ -95,6 +95,7 @@ static struct sl_layer_options options_of(const struct sl_config *config)
         .norm = config->model.norm,
         .relations = config->model.relations,
         .share_weights = config->model.share_weights,
+        .edge_features = config->model.edge_features,
         .bases = config->model.bases,
         .blocks = config->model.blocks,
         .kept_bytes = KEPT_BYTES,

@@ -72,8 +72,8 @@ static bool is_alone(const struct sl_typed_layer *layer, uint32_t t)
 static const struct sl_tensor *tensor_for(const struct sl_typed_layer *layer, uint32_t t,
                                           uint32_t i, uint32_t k)
 {
-    const uint32_t each = layer->kind->per_relation;
-    return &layer->tensor[each ? (uint64_t)incoming(layer, t, i) * each + k : k];
+    const bool each = layer->kind->per_relation > 0;
+    return &layer->tensor[each ? sl_relation_place(layer, incoming(layer, t, i), k) : k];
 }
 
 int sl_typed_combine(const struct sl_layer_env *env, const struct sl_typed_layer *layer,

@@ -36,14 +36,18 @@ struct sl_typed_layer {
     uint32_t d_out;
     const struct sl_layer_options *options;
     const struct sl_tensor *tensor; // in the order of describe()
+    // (n_relations, per_relation) where each tensor of a relation is in it, n_placed of them all
+    const uint32_t *place;
+    uint32_t n_placed;
 };
 
 // A relation's edges in the layer's hop, and what forward leaves of it for backward.
 struct sl_typed_run {
     uint32_t relation;
     struct sl_csr_view csr;
-    float *row_scale;  // (n_dst) of the mean over a row's neighbours
-    float *aggregated; // (n_dst, d_in of the source type) the means
+    const float *edges; // (n_edges, feat_dim of the relation) features; NULL: it has none
+    float *row_scale;   // (n_dst) of the mean over a row's neighbours
+    float *aggregated;  // (n_dst, d_in of the source type) the means
 };
 
 // All but `dropout` is an array by type. Valid until the pools are reset.
@@ -64,13 +68,14 @@ struct sl_typed_kind {
     const char *name;
     // Tensors of each relation, one relation after the other; 0: they are the layer's.
     uint32_t per_relation;
+    // Whether a relation has its tensor k; NULL: each has all.
+    bool (*has)(const struct sl_typed_layer *layer, uint32_t relation, uint32_t k);
     // Which of a relation's is the bias (d_out) that is added last; a layer's is its last one.
     // SL_LAYER_NO_BIAS: none.
     uint32_t bias;
     bool one_width;   // a linear layer for each type makes rows of d_out numbers of features first
     bool updates_all; // a type that no relation leads to gets a row, too
-    const struct sl_typed_kind *shared; // with model.share_weights it is this kind
-    bool own_activation;                // none follows the layers, only what makes their rows
+    bool own_activation; // none follows the layers, only what makes their rows
 
     int (*check)(const struct sl_typed_layer *layer); // NULL: all can be
     uint32_t (*count)(const struct sl_typed_layer *layer);
@@ -97,11 +102,18 @@ struct sl_tensor sl_relation_tensor(const struct sl_typed_layer *layer, uint32_t
                                     const char *name, uint32_t rank, const uint64_t *shape,
                                     float init_bound);
 
-// Where tensor k of a relation begins in the flat vector.
+// Which of the layer's tensors is tensor k of a relation, which has it.
+static inline uint32_t sl_relation_place(const struct sl_typed_layer *layer, uint32_t relation,
+                                         uint32_t k)
+{
+    return layer->place[(uint64_t)relation * layer->kind->per_relation + k];
+}
+
+// Where it begins in the flat vector.
 static inline uint64_t sl_relation_offset(const struct sl_typed_layer *layer, uint32_t relation,
                                           uint32_t k)
 {
-    return layer->tensor[(uint64_t)relation * layer->kind->per_relation + k].offset;
+    return layer->tensor[sl_relation_place(layer, relation, k)].offset;
 }
 
 // The bias, as the functions below want it; they give NULL for SL_LAYER_NO_BIAS.

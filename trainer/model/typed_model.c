@@ -81,25 +81,37 @@ static int check_types(const struct sl_typed_model *m)
     return SL_OK;
 }
 
+// Counts the tensors that relations have.
+static uint32_t place_of_relations(const struct sl_typed_layer *layer, uint32_t *place)
+{
+    const struct sl_typed_kind *kind = layer->kind;
+    uint32_t n = 0;
+    for (uint32_t r = 0; r < layer->typed->n_relations; r++)
+        for (uint32_t k = 0; k < kind->per_relation; k++, place++) {
+            *place = n;
+            n += !kind->has || kind->has(layer, r, k);
+        }
+    return n;
+}
+
 static int layout(struct sl_typed_model *m, const struct sl_config *config,
                   const struct sl_layer_options *options)
 {
     const struct sl_typed *typed = m->typed;
     const struct sl_typed_kind *kind = KINDS[config->model.kind];
-    if (options->share_weights && kind->shared)
-        kind = kind->shared;
     const uint64_t n = (uint64_t)config->model.layers * typed->n_types;
     m->n_layers = config->model.layers;
     m->hidden = config->model.hidden;
     m->hops = calloc(typed->n_types, sizeof *m->hops);
+    m->place = calloc((size_t)typed->n_relations * kind->per_relation + 1, sizeof *m->place);
     m->d_feat = calloc(typed->n_types, sizeof *m->d_feat);
     m->d_hidden = calloc(typed->n_types, sizeof *m->d_hidden);
     m->tail = calloc(n, sizeof *m->tail);
     m->tail_tape = calloc(n, sizeof *m->tail_tape);
     m->input = calloc(typed->n_types, sizeof *m->input);
     m->features = calloc(typed->n_types, sizeof *m->features);
-    if (!m->hops || !m->d_feat || !m->d_hidden || !m->tail || !m->tail_tape || !m->input ||
-        !m->features)
+    if (!m->hops || !m->place || !m->d_feat || !m->d_hidden || !m->tail || !m->tail_tape ||
+        !m->input || !m->features)
         return sl_fail(SL_ENOMEM, "no memory for a model of %u types", typed->n_types);
     SL_TRY(list_incoming(typed, &m->incoming));
     for (uint32_t t = 0; t < typed->n_types; t++) {
@@ -115,7 +127,9 @@ static int layout(struct sl_typed_model *m, const struct sl_config *config,
                                          .incoming = &m->incoming,
                                          .d_in = l || kind->one_width ? m->d_hidden : m->d_feat,
                                          .d_out = m->hidden,
-                                         .options = options};
+                                         .options = options,
+                                         .place = m->place};
+        layer->n_placed = place_of_relations(layer, m->place);
         if (kind->check)
             SL_TRY(kind->check(layer));
         for (uint32_t t = 0; t < typed->n_types; t++)
@@ -154,6 +168,7 @@ void sl_typed_model_destroy(struct sl_typed_model *m)
     free(m->incoming.first);
     free(m->incoming.relation);
     free(m->hops);
+    free(m->place);
     free(m->d_feat);
     free(m->d_hidden);
     free(m->tail);
@@ -272,10 +287,25 @@ static void *zeroed_note(const struct sl_layer_env *env, size_t bytes)
     return p ? memset(p, 0, bytes) : NULL;
 }
 
-// The runs of hop h.
-static int list_runs(const struct sl_layer_env *env, const struct sl_typed *typed,
-                     struct sl_block_view block, uint32_t h, struct sl_typed_tape *tape)
+// Where features of the block's edges are: behind other rows at x, from byte `first` on.
+static int find_edges(struct sl_typed_model *m, struct sl_block_view block, const float *x,
+                      uint64_t first)
 {
+    const uint32_t n_runs = sl_block_typed(block.header)->n_runs;
+    uint64_t *at = sl_layer_note(m->env, (n_runs + 1) * sizeof *at);
+    if (!at)
+        return SL_ENOMEM;
+    sl_typed_edge_rows(block.header, m->typed, first, at);
+    m->rows = x;
+    m->edges_at = at;
+    return SL_OK;
+}
+
+// The runs of hop h.
+static int list_runs(const struct sl_typed_model *m, struct sl_block_view block, uint32_t h,
+                     struct sl_typed_tape *tape)
+{
+    const struct sl_layer_env *env = m->env;
     const struct sl_block_run *runs = sl_block_runs(block.header);
     const uint32_t n = sl_block_typed(block.header)->n_runs;
     uint32_t first = 0, end;
@@ -287,9 +317,13 @@ static int list_runs(const struct sl_layer_env *env, const struct sl_typed *type
     tape->run = zeroed_note(env, (tape->n_runs + 1) * sizeof *tape->run);
     if (!tape->run)
         return SL_ENOMEM;
-    for (uint32_t i = 0; i < tape->n_runs; i++)
+    for (uint32_t i = 0; i < tape->n_runs; i++) {
+        const uint64_t at = m->edges_at[first + i];
         tape->run[i] = (struct sl_typed_run){.relation = runs[first + i].relation,
-                                             .csr = sl_run_csr(block, typed, &runs[first + i])};
+                                             .csr = sl_run_csr(block, m->typed, &runs[first + i])};
+        if (at != SL_NO_EDGE_ROWS)
+            tape->run[i].edges = m->rows + at / sizeof *m->rows;
+    }
     return SL_OK;
 }
 
@@ -317,7 +351,7 @@ static int open_tape(const struct sl_typed_model *m, struct sl_block_view block,
         tape->n_dst[t] = types[t].n[h];
         tape->n_src[t] = types[t].n[h + 1];
     }
-    return list_runs(env, m->typed, block, h, tape);
+    return list_runs(m, block, h, tape);
 }
 
 static struct sl_layer_tail_tape *tail_tape_of(const struct sl_typed_model *m, uint32_t l,
@@ -472,6 +506,8 @@ static int forward_first(struct sl_typed_model *m, const float *params, struct s
         return SL_ENOMEM;
     for (uint32_t t = 0; t < m->typed->n_types; t++)
         rows[t] = sl_typed_block_rows(block.header, t);
+    SL_TRY(find_edges(m, block, x,
+                      sl_typed_rows_at(block.header, m->typed, m->typed->n_types, false)));
     SL_TRY(take_features(m, block, x, training, rows));
     *at = m->features;
     return kind_of(m)->one_width ? forward_input(m, params, rows, at) : SL_OK;
@@ -529,6 +565,7 @@ int sl_typed_model_layer(struct sl_typed_model *m, const float *params, struct s
         at = zeroed_note(m->env, m->typed->n_types * sizeof *at);
         if (!at)
             return SL_ENOMEM;
+        SL_TRY(find_edges(m, block, x, sl_typed_activations_end(block.header, m->hidden)));
         for (uint32_t t = 0; t < m->typed->n_types; t++)
             if (sl_typed_block_rows(block.header, t) > 0)
                 at[t] = x + (uint64_t)sl_block_types(block.header)[t].first * m->hidden;

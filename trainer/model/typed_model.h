@@ -49,6 +49,7 @@ struct sl_typed_model {
     uint64_t seed;
     float dropout, input_dropout;
     struct sl_typed_layer layer[SL_CONFIG_MAX_LAYERS];
+    uint32_t *place;                // of the layers (typed_layer.h)
     struct sl_layer_tail *tail;     // (n_layers, n_types)
     const struct sl_tensor **input; // (n_types) weight and bias of lin_dict, where it has one
     // Of the last forward:
@@ -56,6 +57,8 @@ struct sl_typed_model {
     struct sl_typed_tape tape[SL_CONFIG_MAX_LAYERS];
     struct sl_layer_tail_tape *tail_tape; // (n_layers, n_types)
     float **features;                     // (n_types)
+    const float *rows;                    // features as they came, those of edges among them
+    const uint64_t *edges_at;             // (n_runs) where they are (typed_block.h), in the notes
     float **last;                         // (n_types) rows that the last layer gave, or NULL
 };
 
@@ -85,14 +88,15 @@ uint32_t sl_typed_model_learned_ids(const struct sl_typed_model *m, struct sl_bl
                                     uint32_t *ids);
 
 // *h (at least n_seeds, hidden): rows of the seeds, type after type. x: features as of
-// trainer/feed/typed_block.h, f32; masked in place. A block of fewer hops than layers goes through
-// as many of the first ones. Rows of the last one are at m->last until the pools are reset.
-// SL_EABORTED when the pulse (NULL: none) says to leave half way.
+// trainer/feed/typed_block.h, f32; those of vertices are masked in place. A block of fewer hops
+// than layers goes through as many of the first ones. Rows of the last one are at m->last until the
+// pools are reset. SL_EABORTED when the pulse (NULL: none) says to leave half way.
 int sl_typed_model_forward(struct sl_typed_model *m, const float *params,
                            struct sl_block_view block, float *x, bool training,
                            const struct sl_heartbeat *pulse, float **h);
 // One layer outside training, of a block of one hop; its rows are at m->last. x: as above for layer
-// 0, else the rows (n_input, hidden) that the layer before gave to the block's vertices.
+// 0, else the rows (n_input, hidden) that the layer before gave to the block's vertices, and behind
+// them features of edges, as there.
 int sl_typed_model_layer(struct sl_typed_model *m, const float *params, struct sl_block_view block,
                          uint32_t layer, float *x);
 // gradient += for dh, that of h, which is overwritten.

@@ -13,6 +13,11 @@
  * lin_dst_r(x_i)_h>. A vertex is no neighbour of itself unless there is such an edge, and a row
  * without edges has the bias alone. The heads are side by side (H*C = d_out) in every layer.
  *
+ * EDGES with features e_ij, where model.edge_features reads them, add <att_edge_h, lin_edge_r(e_ij)
+ * _h> to their scores, as GATConv's edge_dim: att_edge (1, H, C), lin_edge.weight (H*C, width of
+ * the relation's features). Relations without features have neither. Each edge then is a source of
+ * its own as far as scores go: its score is its source's and its own.
+ *
  * SOURCES of a relation are all vertices of their type that the batch knows, and it may touch few
  * of them, where others found them. A relation with fewer edges than sources reads a row for each
  * of its edges, gathered before the product with lin_src: its sources are its edges then.
@@ -29,19 +34,27 @@
 #include "common/base/philox.h"
 #include "trainer/model/attention.h"
 
-enum { ATT_SRC, ATT_DST, BIAS, LIN_SRC, LIN_DST, N_TENSORS };
-enum { N_SHARED = LIN_DST }; // with one weight, in the place of LIN_SRC
+enum { ATT_SRC, ATT_DST, ATT_EDGE, BIAS, LIN_SRC, LIN_DST, LIN_EDGE, N_TENSORS };
 
 // What forward leaves of a run: its edges, of which z is NULL where it is to be made again.
 struct run {
     struct sl_attention_edges edges;
     bool picks;          // its sources are its edges
     const float *picked; // then their rows (n_edges, d_in of the source type), as long as z
+    bool has_term;       // of its edges' features
 };
 
 static bool is_shared(const struct sl_typed_layer *layer)
 {
-    return layer->kind->per_relation == N_SHARED;
+    return layer->options->share_weights;
+}
+
+// One weight is in the place of LIN_SRC.
+static bool has(const struct sl_typed_layer *layer, uint32_t relation, uint32_t k)
+{
+    if (k == ATT_EDGE || k == LIN_EDGE)
+        return layer->options->edge_features && layer->typed->relation[relation].feat_dim > 0;
+    return k != LIN_DST || !is_shared(layer);
 }
 
 static struct sl_attention attention_of(const struct sl_typed_layer *layer)
@@ -50,10 +63,10 @@ static struct sl_attention attention_of(const struct sl_typed_layer *layer)
     return (struct sl_attention){heads, layer->d_out / heads};
 }
 
-static int check_shared(const struct sl_typed_layer *layer)
+static int check(const struct sl_typed_layer *layer)
 {
     const struct sl_typed *typed = layer->typed;
-    for (uint32_t i = 0; i < typed->n_relations; i++) {
+    for (uint32_t i = 0; i < typed->n_relations && is_shared(layer); i++) {
         const struct sl_relation *r = &typed->relation[i];
         if (layer->d_in[r->source] != layer->d_in[r->target])
             return sl_fail(
@@ -69,28 +82,40 @@ static int check_shared(const struct sl_typed_layer *layer)
 
 static uint32_t count(const struct sl_typed_layer *layer)
 {
-    return layer->typed->n_relations * layer->kind->per_relation;
+    return layer->n_placed;
 }
 
 static void describe(const struct sl_typed_layer *layer, struct sl_tensor *tensors)
 {
     const struct sl_attention a = attention_of(layer);
-    const uint64_t att[] = {1, a.heads, a.width}, bias[] = {layer->d_out};
-    const float bound = sl_layer_glorot_bound(a.heads, a.width);
-    for (uint32_t r = 0; r < layer->typed->n_relations; r++, tensors += layer->kind->per_relation) {
+    const uint64_t rows = layer->d_out, vector[] = {1, a.heads, a.width};
+    const float of_vector = sl_layer_glorot_bound(a.heads, a.width);
+    for (uint32_t r = 0; r < layer->typed->n_relations; r++) {
         const struct sl_relation *relation = &layer->typed->relation[r];
-        const uint64_t src[] = {layer->d_out, layer->d_in[relation->source]};
-        const uint64_t dst[] = {layer->d_out, layer->d_in[relation->target]};
-        tensors[ATT_SRC] = sl_relation_tensor(layer, r, "att_src", 3, att, bound);
-        tensors[ATT_DST] = sl_relation_tensor(layer, r, "att_dst", 3, att, bound);
-        tensors[BIAS] = sl_relation_tensor(layer, r, "bias", 1, bias, 0);
-        tensors[LIN_SRC] =
-            sl_relation_tensor(layer, r, is_shared(layer) ? "lin.weight" : "lin_src.weight", 2, src,
-                               sl_layer_glorot_bound(src[0], src[1]));
-        if (is_shared(layer))
-            continue;
-        tensors[LIN_DST] = sl_relation_tensor(layer, r, "lin_dst.weight", 2, dst,
-                                              sl_layer_glorot_bound(dst[0], dst[1]));
+        const struct {
+            const char *name;
+            uint32_t rank;
+            uint64_t columns;
+        } own[N_TENSORS] = {
+            [ATT_SRC] = {"att_src", 3, 0},
+            [ATT_DST] = {"att_dst", 3, 0},
+            [ATT_EDGE] = {"att_edge", 3, 0},
+            [BIAS] = {"bias", 1, 0},
+            [LIN_SRC] = {is_shared(layer) ? "lin.weight" : "lin_src.weight", 2,
+                         layer->d_in[relation->source]},
+            [LIN_DST] = {"lin_dst.weight", 2, layer->d_in[relation->target]},
+            [LIN_EDGE] = {"lin_edge.weight", 2, relation->feat_dim},
+        };
+        for (uint32_t k = 0; k < N_TENSORS; k++) {
+            const uint64_t matrix[] = {rows, own[k].columns};
+            if (!has(layer, r, k))
+                continue;
+            tensors[sl_relation_place(layer, r, k)] = sl_relation_tensor(
+                layer, r, own[k].name, own[k].rank, own[k].rank == 3 ? vector : matrix,
+                k == BIAS          ? 0
+                : own[k].rank == 3 ? of_vector
+                                   : sl_layer_glorot_bound(rows, own[k].columns));
+        }
     }
 }
 
@@ -112,6 +137,18 @@ static struct sl_attention_side side_of(const struct sl_typed_layer *layer, cons
         .d_in = layer->d_in[t],
         .lin = params + sl_relation_offset(layer, run->relation, lin_of(layer, source)),
         .att = params + sl_relation_offset(layer, run->relation, source ? ATT_SRC : ATT_DST),
+    };
+}
+
+static struct sl_attention_side edge_side_of(const struct sl_typed_layer *layer,
+                                             const float *params, const struct sl_typed_run *run)
+{
+    return (struct sl_attention_side){
+        .x = run->edges,
+        .rows = run->csr.n_edges,
+        .d_in = layer->typed->relation[run->relation].feat_dim,
+        .lin = params + sl_relation_offset(layer, run->relation, LIN_EDGE),
+        .att = params + sl_relation_offset(layer, run->relation, ATT_EDGE),
     };
 }
 
@@ -157,16 +194,21 @@ static int count_up(const struct sl_layer_env *env, uint32_t n, const uint32_t *
     return sl_layer_upload_words(env, numbers, n, out);
 }
 
-// The edges of a run, whose sources are themselves where that is less.
-static int take_edges(const struct sl_layer_env *env, const struct sl_typed_run *run,
-                      struct run *own)
+// The edges of a run, whose sources are themselves where that is less, or where scores need it.
+static int take_edges(const struct sl_layer_env *env, const struct sl_typed_layer *layer,
+                      const struct sl_typed_run *run, struct run *own)
 {
     const struct sl_csr_view *csr = &run->csr;
-    *own = (struct run){.edges = {.csr = *csr}, .picks = csr->n_edges < csr->n_src};
-    if (!own->picks)
+    *own = (struct run){.edges = {.csr = *csr, .scored = *csr},
+                        .picks = csr->n_edges < csr->n_src,
+                        .has_term = run->edges && has(layer, run->relation, ATT_EDGE)};
+    if (!own->picks && !own->has_term)
         return SL_OK;
-    own->edges.csr.n_src = csr->n_edges;
-    return count_up(env, csr->n_edges, &own->edges.csr.indices);
+    own->edges.scored.n_src = csr->n_edges;
+    SL_TRY(count_up(env, csr->n_edges, &own->edges.scored.indices));
+    if (own->picks)
+        own->edges.csr = own->edges.scored;
+    return SL_OK;
 }
 
 // Memory of a run that lasts until the next one.
@@ -211,6 +253,26 @@ static int make_sources(const struct sl_layer_env *env, const struct sl_typed_la
     return sl_layer_product(env, &lin, picked ? picked : tape->x[source], rows, weight, 0, z);
 }
 
+// The scores of a run's edges as sources of their own: *score (n_src, H) becomes (n_edges, H).
+static int add_term(const struct sl_layer_env *env, const struct sl_typed_layer *layer,
+                    const float *params, const struct sl_typed_run *run, const struct run *own,
+                    float **score)
+{
+    const struct sl_csr_view *csr = &own->edges.csr;
+    const struct sl_attention a = attention_of(layer);
+    const struct sl_attention_side side = edge_side_of(layer, params, run);
+    const uint64_t n = (uint64_t)csr->n_edges * a.heads;
+    float *term, *of_edges = sl_layer_floats(env, n), *zero = sl_layer_floats(env, 1);
+    if (!of_edges || !zero)
+        return SL_ENOMEM;
+    SL_TRY(env->device->fill(zero, 0, sizeof *zero));
+    SL_TRY(env->kernels->gather_rows(*score, SL_DTYPE_F32, csr->n_src, a.heads, csr->indices,
+                                     csr->n_edges, of_edges));
+    SL_TRY(sl_attention_scores(env, &a, &side, &term));
+    *score = of_edges;
+    return env->kernels->add_scaled(n, 1, zero, term, of_edges);
+}
+
 static int attend(const struct sl_layer_env *env, const struct sl_typed_layer *layer,
                   const float *params, const struct sl_typed_tape *tape, uint32_t i)
 {
@@ -229,9 +291,11 @@ static int attend(const struct sl_layer_env *env, const struct sl_typed_layer *l
     edges->scale = sl_typed_scale(layer, layer->typed->relation[run->relation].target);
     SL_TRY(sl_attention_scores(env, &a, &src, &score_src));
     SL_TRY(sl_attention_scores(env, &a, &dst, &score_dst));
+    if (own->has_term)
+        SL_TRY(add_term(env, layer, params, run, own, &score_src));
     edges->score_src = score_src;
     edges->score_dst = score_dst;
-    SL_TRY(sl_attention_shares(env, &edges->csr, a.heads, score_src, score_dst, alpha));
+    SL_TRY(sl_attention_shares(env, &edges->scored, a.heads, score_src, score_dst, alpha));
     return keep(env, a.heads, alpha, edges);
 }
 
@@ -269,7 +333,7 @@ static int forward(const struct sl_layer_env *env, const struct sl_typed_layer *
     SL_TRY(env->device->fill(zero, 0, sizeof *zero));
     for (uint32_t i = 0; i < tape->n_runs; i++) {
         const struct sl_layer_env once = passing(env);
-        SL_TRY(take_edges(env, &tape->run[i], &own[i]));
+        SL_TRY(take_edges(env, layer, &tape->run[i], &own[i]));
         const bool keeps = is_kept(env, layer, tape, i);
         SL_TRY(make_sources(keeps ? env : &once, layer, params, tape, i, &own[i]));
         SL_TRY(attend(env, layer, params, tape, i));
@@ -290,25 +354,49 @@ static int forward(const struct sl_layer_env *env, const struct sl_typed_layer *
     return SL_OK;
 }
 
-// Gives the gradient of picked rows to the rows that they are copies of.
-static int unpick(const struct sl_layer_env *env, const struct sl_typed_run *run, uint32_t dim,
-                  const float *dpicked, float *dx)
+// *sums (n_src, dim): for each source the sum of rows (n_edges, dim) of its edges.
+static int sum_edges(const struct sl_layer_env *env, const struct sl_csr_view *csr, uint32_t dim,
+                     const float *rows, float **sums)
 {
-    const struct sl_csr_view *csr = &run->csr;
-    const uint64_t n = (uint64_t)csr->n_src * dim;
     struct sl_csr_view transposed;
     uint32_t *edge;
-    float *sums = sl_layer_floats(env, n), *zero = sl_layer_floats(env, 1);
-    if (!sums || !zero)
+    *sums = sl_layer_floats(env, (uint64_t)csr->n_src * dim);
+    if (!*sums)
         return SL_ENOMEM;
-    SL_TRY(env->device->fill(zero, 0, sizeof *zero));
     SL_TRY(sl_layer_transpose(env, csr, &transposed, &edge));
     transposed.n_src = csr->n_edges; // each source's edges
     transposed.indices = edge;
     const struct sl_aggregate_args args = {
-        .csr = transposed, .dim = dim, .x_dtype = SL_DTYPE_F32, .x = dpicked, .y = sums};
-    SL_TRY(env->kernels->aggregate(&args));
-    return env->kernels->add_scaled(n, 1, zero, sums, dx);
+        .csr = transposed, .dim = dim, .x_dtype = SL_DTYPE_F32, .x = rows, .y = *sums};
+    return env->kernels->aggregate(&args);
+}
+
+// Gives the gradient of picked rows to the rows that they are copies of.
+static int unpick(const struct sl_layer_env *env, const struct sl_typed_run *run, uint32_t dim,
+                  const float *dpicked, float *dx)
+{
+    float *sums, *zero = sl_layer_floats(env, 1);
+    if (!zero)
+        return SL_ENOMEM;
+    SL_TRY(env->device->fill(zero, 0, sizeof *zero));
+    SL_TRY(sum_edges(env, &run->csr, dim, dpicked, &sums));
+    return env->kernels->add_scaled((uint64_t)run->csr.n_src * dim, 1, zero, sums, dx);
+}
+
+// What the gradient *dscore (n_edges, H) of the edges' scores gives their term; it becomes that of
+// their sources' scores.
+static int term_backward(const struct sl_layer_env *env, const struct sl_typed_layer *layer,
+                         const float *params, const struct sl_typed_run *run, const struct run *own,
+                         float *gradient, float **dscore)
+{
+    const struct sl_attention a = attention_of(layer);
+    const struct sl_attention_side side = edge_side_of(layer, params, run);
+    const struct sl_attention_gradient to = {
+        .lin = gradient + sl_relation_offset(layer, run->relation, LIN_EDGE),
+        .att = gradient + sl_relation_offset(layer, run->relation, ATT_EDGE),
+    };
+    SL_TRY(sl_attention_scores_backward(env, &a, &side, *dscore, &to));
+    return own->picks ? SL_OK : sum_edges(env, &own->edges.csr, a.heads, *dscore, dscore);
 }
 
 static int run_backward(const struct sl_layer_env *env, const struct sl_typed_layer *layer,
@@ -338,6 +426,8 @@ static int run_backward(const struct sl_layer_env *env, const struct sl_typed_la
     SL_TRY(sl_layer_product_gradient(&once, &lin, dz, &of, src.rows));
     if (to_src.dx)
         SL_TRY(sl_layer_product_backward(&once, &lin, dz, src.rows, src.lin, !picks, to_src.dx));
+    if (own.has_term)
+        SL_TRY(term_backward(&once, layer, params, run, &own, gradient, &dscore_src));
     SL_TRY(sl_attention_scores_backward(&once, &a, &src, dscore_src, &to_src));
     SL_TRY(sl_attention_scores_backward(&once, &a, &dst, dscore_dst, &to_dst));
     return picks ? unpick(&once, run, src.d_in, to_src.dx, to) : SL_OK;
@@ -362,23 +452,12 @@ static int backward(const struct sl_layer_env *env, const struct sl_typed_layer 
     return SL_OK;
 }
 
-static const struct sl_typed_kind with_one_weight = {
-    .name = "rgat",
-    .per_relation = N_SHARED,
-    .bias = BIAS,
-    .check = check_shared,
-    .count = count,
-    .describe = describe,
-    .forward = forward,
-    .backward = backward,
-};
-
 const struct sl_typed_kind sl_typed_rgat = {
     .name = "rgat",
-    .shared = &with_one_weight,
     .per_relation = N_TENSORS,
+    .has = has,
     .bias = BIAS,
-    .check = sl_typed_check_heads,
+    .check = check,
     .count = count,
     .describe = describe,
     .forward = forward,

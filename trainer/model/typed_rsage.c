@@ -19,7 +19,7 @@ enum { LIN_L_WEIGHT, LIN_L_BIAS, LIN_R_WEIGHT, N_TENSORS };
 
 static uint32_t count(const struct sl_typed_layer *layer)
 {
-    return layer->typed->n_relations * N_TENSORS;
+    return layer->n_placed;
 }
 
 static void describe(const struct sl_typed_layer *layer, struct sl_tensor *tensors)
