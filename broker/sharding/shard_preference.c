@@ -64,8 +64,7 @@ static int busiest(const struct trial *t, double *seconds)
 {
     const struct sl_config *c = t->config;
     const struct sl_roles split = {c->allocation.samplers, c->allocation.trainers};
-    struct sl_budget_need need = {.row_bytes =
-                                      (uint64_t)t->ds->feat_dim * sl_dtype_bytes(t->ds->feat_dtype),
+    struct sl_budget_need need = {.row_bytes = sl_features_row_bytes(t->ds),
                                   .n_nodes = t->ds->n_nodes};
     uint64_t room[SL_CONFIG_MAX_DEVICES], both = 0;
     enum sl_duty duty[SL_CONFIG_MAX_DEVICES];
@@ -90,7 +89,8 @@ static int busiest(const struct trial *t, double *seconds)
         .curve = {[SL_PEER_MEMORY_FEATURES] = found ? &found->curve[SL_PEER_MEMORY_FEATURES] : NULL,
                   [SL_PEER_MEMORY_GRAPH] =
                       found && found->edge_reads > 0 ? &found->curve[SL_PEER_MEMORY_GRAPH] : NULL},
-        .n_edges = t->ds->n_edges};
+        .n_edges = t->ds->n_edges,
+        .types = t->ds->typed.n_types > 0};
     sl_store_ask_graph(&site, room, &edges);
     sl_store_ask(&site, duty, &rows);
     SL_TRY(sl_shard_plan_make(&edges, &graph));

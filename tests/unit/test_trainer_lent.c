@@ -152,7 +152,7 @@ static struct crew_answer gather(struct self *t)
         ck_assert_msg(sl_gather_block(&t->gather, &t->cache, b, NULL, &buffer, &result) == SL_OK,
                       "%s", sl_error_message());
         same_features(t, b, buffer.x);
-        expect(t, b, t->cache.n_rows, rows);
+        expect(t, b, t->cache.near[0].n_rows, rows);
         for (uint32_t d = 0; d <= FARM_DEVICES; d++) {
             const uint64_t bytes =
                 sl_peer_memory_counted(&t->s->f.arena, FEATURES_KIND, t->d, d) - before[d];
