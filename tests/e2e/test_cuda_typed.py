@@ -7,6 +7,7 @@ from harness import Skip, accuracies, cases, small_job, whole
 from test_bad_input import refused
 from test_cuda import CPU, PLUGIN, SANITIZED, gpu, run
 from test_typed_jobs import papers
+from test_typed_store import wide
 
 NOT_UNDER = {"address": SANITIZED}
 
@@ -62,6 +63,35 @@ def test_rows_get_to_a_gpu_in_either_way(box, way):
     found = compare(box, [CPU, gpu(0)], env=env)["store"]
     allowed = {"mapped": ("file", "staged"), "staged": ("staged",)}[way]
     assert found["gpu_way"] in allowed and found["copy_bytes"] == 0, found
+
+
+def kept(box, devices, env=None, **changes):
+    """Rows of the types that have features, in caches of GPUs, with the results of cores."""
+    report = compare(box, devices, env=env, dataset=wide(box, types=("field",)), **changes)
+    types = {t["name"]: t for t in report["types"]}
+    last = report["epochs"][-1]["cache"]
+    assert last["hits"] > 0 and types["paper"]["hits"] > 0 == types["author"]["hits"], types
+    for t in types.values():
+        assert 4 * t["feat_dim"] * t["hits"] == t["hit_bytes"], t
+    if len(devices) > 1 and devices[0] != CPU:  # read at home alone
+        links = {(link["reader"], link["from"]) for link in report["store"]["links"]}
+        assert (1, "1") in links and (1, "0") not in links, links
+    return report
+
+
+@cases("mapped", "staged")
+def test_a_gpu_keeps_rows_of_several_widths(box, way):
+    env = {"SLUICE_SIMT_READ_ONLY": "1"} if way == "mapped" else {}
+    report = kept(box, [CPU, gpu(0)], env=env, cache={"policy": "expected", "ratio": 0.4})
+    assert all(t["miss_bytes"] > 0 for t in report["types"] if t["name"] == "paper"), report["types"]
+
+
+@cases("two-gpus", "in-turn")
+def test_more_gpus_keep_rows_of_their_own(box, name):
+    """A block that stays on the GPU of its sampler has ranks of the processor's, behind it."""
+    more = {"allocation": {"samplers": "auto", "trainers": "auto"}} if name == "in-turn" else {}
+    devices = [gpu(0)] if name == "in-turn" else [gpu(0), gpu(1)]
+    kept(box, devices, cache={"policy": "presc", "ratio": 0.5}, **more)
 
 
 BY_RELATION = {

@@ -190,7 +190,7 @@ static void serve(struct self *t, const struct crew_post *post)
             break;
         case LEAVE:
             held = device->held();
-            bytes = t->cache.bytes + t->cache.parts.bytes;
+            bytes = t->cache.near[0].bytes + t->cache.parts.bytes;
             sl_cache_fini(&t->cache);
             sl_gather_fini(&t->gather);
             ck_assert_int_eq(device->sync(), SL_OK);

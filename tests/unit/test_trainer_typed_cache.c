@@ -15,8 +15,9 @@
 
 enum { SIZES = 2, BLOCKS = 12 };
 
-static struct tb_graph g;
-static struct tb_block b;
+// On pages of their own: the GPU may have pinned the graph's.
+_Alignas(4096) static struct tb_graph g;
+_Alignas(4096) static struct tb_block b;
 static uint32_t rank_of[TB_TYPES * TB_VERTICES];
 static uint64_t sizes[SIZES];
 
@@ -143,7 +144,7 @@ static void expect_held(const struct sl_cache *c, uint64_t size)
         const uint64_t each = sl_type_row_bytes(&g.type[t]);
         const uint64_t rows = each ? sl_visit_counts_rows(&arena, t, size) : 0;
         ck_assert_uint_eq(c->near[t].n_rows, rows);
-        ck_assert_uint_eq(c->near[t].bytes, rows * each);
+        ck_assert_uint_ge(c->near[t].bytes, rows * each);
         bytes += rows * each;
     }
     ck_assert_uint_le(bytes, size * sl_features_row_bytes(&g.ds));
@@ -195,13 +196,6 @@ LOOP_TEST(rows_on_cores, 0, 2)
     gather_all(&host, SL_GATHER_STAGED, _i);
 }
 
-LOOP_TEST(rows_on_a_gpu, 0, 3, ON_A_GPU)
-{
-    const struct sl_plugin *plugin = gpu_open(0);
-    const struct sl_compute gpu = {plugin->device, plugin->kernels, sl_kernels_cpu()};
-    gather_all(&gpu, _i == 1 ? SL_GATHER_MAPPED : SL_GATHER_STAGED, _i == 2);
-}
-
 // Ranks of another order say nothing of what is held.
 TEST(ranks_of_another_order_are_misses)
 {
@@ -224,6 +218,15 @@ TEST(ranks_of_another_order_are_misses)
     sl_batch_buffer_fini(&to);
     sl_cache_fini(&cache);
     sl_gather_fini(&gather);
+}
+
+CASE(.setup = setup, .teardown = teardown, ON_A_GPU)
+
+LOOP_TEST(rows_on_a_gpu, 0, 3)
+{
+    const struct sl_plugin *plugin = gpu_open(0);
+    const struct sl_compute gpu = {plugin->device, plugin->kernels, sl_kernels_cpu()};
+    gather_all(&gpu, _i == 1 ? SL_GATHER_MAPPED : SL_GATHER_STAGED, _i == 2);
 }
 
 RUN_TESTS(.setup = setup, .teardown = teardown)

@@ -218,4 +218,13 @@ static inline void tb_block_make(struct tb_block *b, const struct tb_graph *g, b
     tb_write_runs(b, g);
 }
 
+// Of the features of a block's vertices, without what lies between types.
+static inline uint64_t tb_feature_bytes(const struct sl_typed *typed, const struct sl_block *block)
+{
+    uint64_t bytes = 0;
+    for (uint32_t t = 0; t < typed->n_types; t++)
+        bytes += sl_block_types(block)[t].n[block->n_hops] * sl_type_row_bytes(&typed->type[t]);
+    return bytes;
+}
+
 #endif
