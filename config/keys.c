@@ -637,8 +637,9 @@ const struct sl_key sl_keys[] = {
      .min = 0, .above_min = true, .max = 1,
      .word = "auto", FLAG(cache.ratio_auto), .fallback = "\"auto\"",
      .only_key = "cache.policy", .only_of = keeps,
-     .doc = "Share of the vertices whose features a trainer keeps. auto: what a measured step "
-            "leaves of the device's memory. Not with none."},
+     .doc = "Share of the vertices whose features a trainer keeps, of a graph with types of the "
+            "bytes of their features. auto: what a measured step leaves of the device's memory. "
+            "Not with none."},
     {.path = "cache.report_optimal", .type = SL_KEY_BOOL, AT(cache.report_optimal), FREE,
      .fallback = "false",
      .only_key = "cache.policy", .only_of = keeps,

@@ -70,7 +70,7 @@ def kept(box, policy):
 def test_hits_of_types_are_counted(box, features):
     store = {"features": "storage", **TIGHT} if features == "storage" else {"features": "memory"}
     found = trained(box, wide(box), features, store=store,
-                    cache={"policy": "expected", "ratio": 0.6})
+                    cache={"policy": "expected", "ratio": 0.9})
     types = counted(found)
     assert all(0 < t["hits"] < t["input_nodes"] for t in types.values()), types
     if features == "storage":
