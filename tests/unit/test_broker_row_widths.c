@@ -63,7 +63,7 @@ static void no_other_is_better(const struct sl_row_widths *w, const struct sl_ro
         for (uint32_t to = 0; to < w->n; to++) {
             struct sl_row_cache_shape other = *best;
             const uint64_t moved =
-                SL_MIN(best->width[from].n_slots * w->of[from].row_bytes / 4, (uint64_t)1 << 20);
+                SL_MIN(best->width[from].n_slots * w->of[from].row_bytes / 16, (uint64_t)1 << 20);
             other.width[from].n_slots -= moved / (w->of[from].row_bytes + 8);
             other.width[to].n_slots += moved / (w->of[to].row_bytes + 8);
             if (from != to && other.width[to].n_slots <= w->of[to].n_rows)
