@@ -56,8 +56,8 @@ static inline struct sl_rank_index sl_marker_index(const struct sl_rank_index *a
 
 /*
  * Makes the index for the published order of a graph of n_nodes; costs one load when it is up to
- * date. A struct of zeros (but for device and types) has no index yet. SL_ENOMEM; SL_EPROTO when the
- * order is not of so many vertices, or is no permutation.
+ * date. A struct of zeros (but for device and types) has no index yet. SL_ENOMEM; SL_EPROTO when
+ * the order is not of so many vertices, or is no permutation.
  */
 int sl_marker_refresh(struct sl_marker *m, const struct sl_arena *arena, uint64_t n_nodes);
 void sl_marker_fini(struct sl_marker *m); // safe on a zeroed struct

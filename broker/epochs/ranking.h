@@ -19,8 +19,8 @@
  *
  *      visits * (bytes + 256) / bytes
  *
- * which for wide rows is close to the visits alone: a row of 64 bytes comes before one of 4,096 that
- * is met up to 4.7 times as often. How many rows of each type a cache gets follows from the order.
+ * which for wide rows is close to the visits alone: a row of 64 bytes comes before one of 4,096
+ * that is met up to 4.7 times as often. How many rows of each type a cache gets follows from the order.
  */
 #ifndef SL_BROKER_EPOCHS_RANKING_H
 #define SL_BROKER_EPOCHS_RANKING_H
@@ -95,8 +95,8 @@ struct sl_optimum {
 };
 
 // Takes the visits as they are at this moment (samplers may go on counting) and finds the hit rate
-// that the `capacity` most visited vertices had, or with types those that save most. True when that is done already; false when it will
-// be, and on_done says so.
+// that the `capacity` most visited vertices had, or with types those that save most. True when that
+// is done already; false when it will be, and on_done says so.
 bool sl_optimum_start(struct sl_optimum *o, uv_loop_t *loop, struct sl_arena *arena,
                       const struct sl_dataset *dataset, uint64_t capacity, void (*on_done)(void *),
                       void *ctx);

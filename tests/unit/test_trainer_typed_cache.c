@@ -13,7 +13,7 @@
 #include "trainer/feed/gather.h"
 #include "trainer/feed/typed_block.h"
 
-enum { SIZES = 2, BLOCKS = 12 };
+enum { SIZES = 2, BLOCKS = 12, WIDE = 36 }; // WIDE: worth looking for in the batch before
 
 // On pages of their own: the GPU may have pinned the graph's.
 _Alignas(4096) static struct tb_graph g;
@@ -65,6 +65,7 @@ static void setup(void)
     do
         tb_graph_make(&g);
     while (g.type[0].n < 20 || g.type[2].n < 20 || g.type[4].n < 20);
+    g.type[0].feat_dim = WIDE;
     create_arena(&(struct sl_arena_spec){.n_devices = 1,
                                          .n_cells = 1,
                                          .n_params = 1,
@@ -111,11 +112,28 @@ static void expect_rows(const char *x, bool as_stored)
     }
 }
 
+// Rows of type 0 that the batch before has brought, of those that this one has to.
+static uint32_t find_matches(const struct sl_cache *cache, bool looks)
+{
+    static bool brought[TB_VERTICES];
+    const struct sl_block *h = tb_header(&b);
+    bool now[TB_VERTICES] = {false};
+    uint32_t n = 0;
+    for (uint32_t i = 0; looks && i < sl_typed_block_rows(h, 0); i++) {
+        const uint32_t v = sl_block_nodes(h)[sl_block_types(h)[0].first + i];
+        now[v] = rank_of[v] >= cache->near[0].n_rows;
+        n += now[v] && brought[v];
+    }
+    memcpy(brought, now, sizeof brought);
+    return n;
+}
+
 // Those of the block that the cache has, by what it is to hold of each type.
 static void expect_hits(const struct sl_gather *gather, const struct sl_cache *cache,
-                        const struct sl_gathered *found, bool none)
+                        const struct sl_gathered *found, bool none, uint32_t matched)
 {
     const struct sl_block *h = tb_header(&b);
+    const uint64_t matched_bytes = matched * sl_type_row_bytes(&g.type[0]);
     uint64_t hits = 0, bare = 0, hit_bytes = 0, bytes = 0;
     for (uint32_t t = 0; t < TB_TYPES; t++) {
         const uint64_t each = sl_type_row_bytes(&g.type[t]);
@@ -133,7 +151,9 @@ static void expect_hits(const struct sl_gather *gather, const struct sl_cache *c
     ck_assert_uint_eq(found->hits, hits);
     ck_assert_uint_eq(found->bare, bare);
     ck_assert_uint_eq(found->hit_bytes, hit_bytes);
-    ck_assert_uint_eq(found->miss_bytes, bytes - hit_bytes);
+    ck_assert_uint_eq(found->matched, matched);
+    ck_assert_uint_eq(found->matched_bytes, matched_bytes);
+    ck_assert_uint_eq(found->miss_bytes, bytes - hit_bytes - matched_bytes);
 }
 
 // What it holds are copies, of as many rows as the size comes to.
@@ -154,38 +174,45 @@ static void expect_held(const struct sl_cache *c, uint64_t size)
 
 // --- gathering -----------------------------------------------------------------------------------
 
-static void gather_all(const struct sl_compute *compute, enum sl_gather_way way, bool half)
+static void gather_all(const struct sl_compute *compute, enum sl_gather_way way, bool half,
+                       bool looks)
 {
     const struct sl_device *device = compute->device;
     struct sl_heartbeat pulse = {.arena = &arena};
     struct sl_gather gather;
-    struct sl_batch_buffer to = {0};
+    struct sl_batch_buffer buffers[2] = {0};
     struct sl_gathered found;
     static struct sl_cache cache;
     const uint64_t all[] = {sizes[0], sizes[1], (sizes[0] + sizes[1]) / 2, sizes[0] / 2, 0};
-    uint64_t hits = 0;
+    uint64_t hits = 0, matched = 0;
     sl_gather_init(&gather, compute, &g.ds, way);
     gather.half = half;
     sl_cache_init(&cache, &arena, sl_seat_trainer(&arena, 0), &g.ds, compute, &pulse);
     for (uint32_t i = 0; i < BLOCKS * SL_COUNT_OF(all); i++) {
         const uint64_t size = all[i % SL_COUNT_OF(all)];
+        struct sl_batch_buffer *to = &buffers[i % 2], *before = &buffers[1 - i % 2];
         tb_block_make(&b, &g, false, 3);
         mark_block();
         atomic_store(&cache.seat->cache_rows, size);
         sl_cache_refresh(&cache);
         expect_held(&cache, size);
-        ck_assert_msg(sl_gather_block(&gather, &cache, tb_header(&b), NULL, &to, &found) == SL_OK,
+        ck_assert_msg(sl_gather_block(&gather, &cache, tb_header(&b), looks ? before : NULL, to,
+                                      &found) == SL_OK,
                       "%s", sl_error_message());
         const uint64_t bytes = sl_typed_rows_at(tb_header(&b), &g.ds.typed, TB_TYPES, half);
-        char *x = device->is_host ? to.x : gpu_get(device, to.x, bytes);
+        char *x = device->is_host ? to->x : gpu_get(device, to->x, bytes);
+        const uint32_t matches = find_matches(&cache, looks);
         expect_rows(x, half);
-        expect_hits(&gather, &cache, &found, half && !device->is_host); // odd rows of f16
+        expect_hits(&gather, &cache, &found, half && !device->is_host, matches); // odd rows of f16
         hits += found.hits;
+        matched += matches;
         if (!device->is_host)
             free(x);
     }
     ck_assert((hits > 0) == !(half && !device->is_host));
-    sl_batch_buffer_fini(&to);
+    ck_assert((matched > 0) == looks);
+    sl_batch_buffer_fini(&buffers[0]);
+    sl_batch_buffer_fini(&buffers[1]);
     sl_cache_fini(&cache);
     sl_gather_fini(&gather);
 }
@@ -193,7 +220,7 @@ static void gather_all(const struct sl_compute *compute, enum sl_gather_way way,
 LOOP_TEST(rows_on_cores, 0, 2)
 {
     const struct sl_compute host = {sl_device_host(), sl_kernels_cpu(), sl_kernels_cpu()};
-    gather_all(&host, SL_GATHER_STAGED, _i);
+    gather_all(&host, SL_GATHER_STAGED, _i, false);
 }
 
 // Ranks of another order say nothing of what is held.
@@ -222,11 +249,12 @@ TEST(ranks_of_another_order_are_misses)
 
 CASE(.setup = setup, .teardown = teardown, ON_A_GPU)
 
-LOOP_TEST(rows_on_a_gpu, 0, 3)
+// In place, staged, with rows as they are stored, and with a look at the batch before.
+LOOP_TEST(rows_on_a_gpu, 0, 4)
 {
     const struct sl_plugin *plugin = gpu_open(0);
     const struct sl_compute gpu = {plugin->device, plugin->kernels, sl_kernels_cpu()};
-    gather_all(&gpu, _i == 1 ? SL_GATHER_MAPPED : SL_GATHER_STAGED, _i == 2);
+    gather_all(&gpu, _i == 0 ? SL_GATHER_MAPPED : SL_GATHER_STAGED, _i == 2, _i == 3);
 }
 
 RUN_TESTS(.setup = setup, .teardown = teardown)

@@ -16,7 +16,7 @@ enum {
     TB_TYPES = 5,
     TB_RELATIONS = 7,
     TB_HOPS = 3,
-    TB_WIDTH = 9,
+    TB_WIDTH = 40,
     TB_VERTICES = 40, // of a type, at most
     TB_ROOM = 1 << 20,
     TB_EDGES = 1 << 15,

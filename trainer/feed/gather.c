@@ -1,4 +1,4 @@
-#include "trainer/feed/gather_internal.h"
+#include "trainer/feed/gather.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -8,6 +8,7 @@
 #include "common/base/error.h"
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
+#include "trainer/feed/gather_internal.h"
 #include "trainer/feed/hop.h"
 #include "trainer/feed/typed_block.h"
 
@@ -15,8 +16,6 @@ enum {
     // Gathered by the processor while the piece before crosses the bus: some hundred microseconds.
     PIECE_BYTES = 8 << 20,
     TRIALS = 3, // of each way; the first of them warms up
-    // Looking for a row in the batch before touches two lines of memory; reading one as short does.
-    MATCH_ROW_BYTES = 128,
 };
 
 void sl_gather_init(struct sl_gather *g, const struct sl_compute *compute,
@@ -337,7 +336,7 @@ static int go(struct sl_gather_job *j, enum sl_gather_way way)
 {
     j->counts->hits = (struct sl_hits){0};
     if (sl_gather_is_typed(j->block))
-        SL_TRY(sl_gather_types_on_device(j, way));
+        SL_TRY(sl_gather_types_on_device(j, way == SL_GATHER_MAPPED));
     else
         SL_TRY(way == SL_GATHER_MAPPED ? mapped(j) : staged(j));
     if (j->spread.n_parts > 0)
@@ -448,7 +447,8 @@ static int on_device(struct sl_gather_job *j, uint64_t *start_ns)
 static bool matches(const struct sl_gather *g)
 {
     return !g->compute.device->is_host &&
-           (g->source.reader || sl_rows_bytes(g->source.dataset) > MATCH_ROW_BYTES);
+           (g->source.reader || sl_rows_bytes(g->source.dataset) > SL_GATHER_MATCH_ROW_BYTES ||
+            sl_gather_matches_types(g));
 }
 
 // For the batch after this one.
@@ -457,6 +457,8 @@ static int note(struct sl_gather_job *j)
     struct sl_gather *g = j->g;
     if (!j->before || (g->way == SL_GATHER_MAPPED && !g->unmatched))
         return SL_OK;
+    if (sl_gather_is_typed(j->block))
+        return sl_gather_note_types(j);
     const struct sl_match_batch batch = {
         .vertices = sl_block_nodes(j->block),
         .n = j->block->n_input,
@@ -506,7 +508,7 @@ static void count_bytes(const struct sl_gather_job *j, struct sl_gathered *out)
         const uint64_t each = sl_row_range(ds, r).row_bytes;
         const uint64_t rows = typed ? sl_typed_block_rows(j->block, r) : j->block->n_input;
         out->hit_bytes += (typed ? j->type_hits[r] : j->hits) * each;
-        out->matched_bytes += j->matched * each;
+        out->matched_bytes += (typed ? j->type_matched[r] : j->matched) * each;
         out->bare += typed && each == 0 ? rows : 0;
         bytes += rows * each;
     }
@@ -521,7 +523,7 @@ int sl_gather_rows(struct sl_gather *g, struct sl_cache *cache, const struct sl_
     struct sl_gather_job job = {
         .g = g, .cache = cache, .block = block, .to = to, .dim = width_of(g)};
     job.dtype = g->half ? SL_DTYPE_F32 : ds->feat_dtype;
-    job.before = matches(g) && !sl_gather_is_typed(block) ? before : NULL;
+    job.before = matches(g) ? before : NULL;
     uint64_t start = sl_now_ns(), cpu_ns = sl_thread_cpu_ns();
     const struct sl_reading *reader = g->source.reader;
     const uint64_t remote = reader ? sl_reading_remote_rows(reader) : 0;
@@ -561,6 +563,7 @@ void sl_gather_fini(struct sl_gather *g)
     sl_buffer_fini(&g->rows);
     sl_buffer_fini(&g->staged);
     sl_buffer_fini(&g->type_hits);
+    sl_buffer_fini(&g->staged_types);
     sl_match_fini(&g->match);
     sl_row_source_fini(&g->source);
     *g = (struct sl_gather){0};

@@ -58,7 +58,7 @@
  * (rows.h); to a GPU from files that are mapped: in place where it reads the files, else by the
  * processor's pinned memory. Hits come from the cache of their type. What is staged goes in one
  * copy: the processor lists the misses of all types by the ranks that the block has in its memory,
- * so nothing is waited for in between. Nothing is looked for in the batch before.
+ * so nothing is waited for in between, and what the batch before has is taken from these lists.
  *
  * Buffers and lists grow to the largest batch met; nothing is allocated after that.
  */
@@ -118,7 +118,9 @@ struct sl_gather {
     struct sl_buffer device_lists; // their copy on a GPU
     struct sl_buffer rows;         // host: misses on their way, in the store's type
     struct sl_buffer staged;       // the same on the GPU
-    struct sl_buffer type_hits;    // host: (n_types) input nodes of the last block that were hits
+    struct sl_buffer type_hits;    // host: (n_types) input nodes of the last block that were hits;
+                                   // and (n_types) that matched
+    struct sl_buffer staged_types; // host: (n_types) what was staged of each
 };
 
 // What the last gathering did.
@@ -133,7 +135,8 @@ struct sl_gathered {
     uint64_t bare;                                 // input nodes of types without features
 };
 
-// Of the last block, how many input nodes of each type (n_types) were hits; of a graph with types.
+// Of the last block, how many input nodes of each type (n_types) were hits, and behind these how
+// many the batch before had; of a graph with types.
 static inline const uint32_t *sl_gather_type_hits(const struct sl_gather *g)
 {
     return g->type_hits.p;

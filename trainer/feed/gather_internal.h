@@ -5,7 +5,20 @@
 #ifndef SL_TRAINER_FEED_GATHER_INTERNAL_H
 #define SL_TRAINER_FEED_GATHER_INTERNAL_H
 
-#include "trainer/feed/gather.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/arena/block.h"
+#include "kernels/kernels.h"
+
+struct sl_gather; // and others of gather.h
+struct sl_cache;
+struct sl_batch_buffer;
+struct sl_batch_counts;
+struct sl_gather_staged_type;
+
+// Looking for a row in the batch before touches two lines of memory; reading one as short does.
+enum { SL_GATHER_MATCH_ROW_BYTES = 128 };
 
 // Where rows of the store and of the cache go, while one batch is gathered.
 struct sl_gather_job {
@@ -20,8 +33,9 @@ struct sl_gather_job {
     struct sl_batch_counts *counts; // of a GPU
     struct sl_row_split lists; // staged: of the misses, and behind the hits of what was matched
     uint32_t hits, matched;
-    uint64_t near_bytes; // of the block
-    uint32_t *type_hits; // (n_types)
+    uint64_t near_bytes;                        // of the block
+    uint32_t *type_hits, *type_matched;         // (n_types)
+    const struct sl_gather_staged_type *staged; // (n_types) NULL: nothing was listed for staging
 };
 
 static inline bool sl_gather_is_typed(const struct sl_block *block)
@@ -66,8 +80,11 @@ int sl_gather_begin_types(struct sl_gather_job *j);
 bool sl_gather_holds_types(const struct sl_gather_job *j);
 // Fills j->to->x and counts the hits, on a device once it has been waited for.
 int sl_gather_types_on_host(struct sl_gather_job *j);
-int sl_gather_types_on_device(struct sl_gather_job *j, enum sl_gather_way way);
+int sl_gather_types_on_device(struct sl_gather_job *j, bool in_place);
 void sl_gather_settle_types(struct sl_gather_job *j);
+// Whether rows of some type are looked for in the batch before; and for the batch after this one.
+bool sl_gather_matches_types(const struct sl_gather *g);
+int sl_gather_note_types(struct sl_gather_job *j);
 // Tells the cache where rows were read.
 void sl_gather_count_types(const struct sl_gather_job *j);
 

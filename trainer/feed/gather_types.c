@@ -1,10 +1,10 @@
 // gather_types.c - a typed block's rows, of several widths: type after type.
-#include "trainer/feed/gather_internal.h"
-
 #include <string.h>
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
+#include "trainer/feed/gather.h"
+#include "trainer/feed/gather_internal.h"
 #include "trainer/feed/typed_block.h"
 
 enum { ROWS_ALIGN = 64 }; // of each type's rows that are staged
@@ -98,6 +98,13 @@ static struct sl_row_split lists_of(const struct sl_gather_job *j, const struct 
 static int split_part(const struct sl_gather_job *j, const struct part *p, struct sl_row_split *out)
 {
     *out = lists_of(j, p);
+    if (!sl_gather_is_held(&p->held)) { // the block may have no ranks
+        memcpy(out->miss_row, sl_block_nodes(j->block) + p->first, p->n * sizeof *out->miss_row);
+        for (uint32_t i = 0; i < p->n; i++)
+            out->miss_to[i] = i;
+        out->n_misses = p->n;
+        return SL_OK;
+    }
     return j->g->compute.host->split_rows(sl_block_nodes(j->block) + p->first,
                                           sl_block_ranks(j->block) + p->first, p->n, &p->held, out);
 }
@@ -142,9 +149,11 @@ int sl_gather_types_on_host(struct sl_gather_job *j)
 
 int sl_gather_begin_types(struct sl_gather_job *j)
 {
-    const uint64_t bytes = types_of(j->g)->n_types * sizeof *j->type_hits;
+    const uint32_t n_types = types_of(j->g)->n_types;
+    const uint64_t bytes = 2 * n_types * sizeof *j->type_hits;
     SL_TRY(sl_buffer_grow(&j->g->type_hits, sl_device_host(), SL_BUFFER_HOST, bytes, "counts"));
     j->type_hits = j->g->type_hits.p;
+    j->type_matched = j->type_hits + n_types;
     memset(j->type_hits, 0, bytes);
     return SL_OK;
 }
@@ -207,14 +216,21 @@ static int mapped_types(struct sl_gather_job *j)
 
 // --- misses of several types, staged ---
 
-// The misses of a part as they are stored, at byte `at` of what is staged.
-struct staged_part {
-    uint32_t n;
+// The misses of a part as they are stored, at byte `at` of what is staged; in its lists the rows
+// that matched are behind the hits.
+struct sl_gather_staged_type {
+    uint32_t n, n_hits, n_matched;
     uint64_t at;
 };
 
+static bool is_looked_for(const struct part *p)
+{
+    return p->range.row_bytes > SL_GATHER_MATCH_ROW_BYTES;
+}
+
 // Hits are gathered meanwhile. *bytes: of all misses.
-static int list_type_misses(struct sl_gather_job *j, struct staged_part *staged, uint64_t *bytes)
+static int list_type_misses(struct sl_gather_job *j, struct sl_gather_staged_type *staged,
+                            uint64_t *bytes)
 {
     struct sl_gather *g = j->g;
     struct sl_row_split s;
@@ -222,30 +238,65 @@ static int list_type_misses(struct sl_gather_job *j, struct staged_part *staged,
     *bytes = 0;
     SL_TRY(sl_gather_grow_lists(g, j->block->n_input));
     for (uint32_t t = 0; t < types_of(g)->n_types; t++) {
-        staged[t] = (struct staged_part){0, *bytes};
+        staged[t] = (struct sl_gather_staged_type){.at = *bytes};
         if (!find_part(j, t, &p))
             continue;
         SL_TRY(gather_part(j, t, &p, NULL));
         SL_TRY(split_part(j, &p, &s));
+        if (j->before && is_looked_for(&p))
+            j->type_matched[t] = sl_match_find(&g->match, &j->before->matchable, &s);
+        j->matched += j->type_matched[t];
         staged[t].n = s.n_misses;
+        staged[t].n_hits = s.n_hits;
+        staged[t].n_matched = j->type_matched[t];
         *bytes += sl_align_up(s.n_misses * p.range.row_bytes, (uint64_t)ROWS_ALIGN);
     }
     return SL_OK;
 }
 
-static int send_type_misses(struct sl_gather_job *j, const struct staged_part *staged,
+static int grow_device_lists(struct sl_gather_job *j, struct sl_row_split *there)
+{
+    const uint32_t n = j->block->n_input;
+    SL_TRY(sl_buffer_grow(&j->g->device_lists, j->g->compute.device, SL_BUFFER_DEVICE,
+                          (size_t)n * SL_GATHER_LISTS * sizeof(uint32_t), "lists of input nodes"));
+    *there = sl_gather_lists_in(j->g->device_lists.p, n);
+    return SL_OK;
+}
+
+// What the batch before had, from the device's memory to its places.
+static int place_type_matches(struct sl_gather_job *j, const struct sl_gather_staged_type *staged)
+{
+    struct sl_gather *g = j->g;
+    const struct sl_matchable_type *before = j->before->matchable.types.p;
+    struct sl_row_split there;
+    struct part p;
+    SL_TRY(grow_device_lists(j, &there));
+    SL_TRY(g->compute.device->copy(there.hit_row, g->lists.p,
+                                   2 * (size_t)j->block->n_input * sizeof *there.hit_row));
+    for (uint32_t t = 0; t < types_of(g)->n_types; t++) {
+        if (staged[t].n_matched == 0 || !find_part(j, t, &p))
+            continue;
+        const uint64_t from = p.first + (uint64_t)staged[t].n_hits;
+        SL_TRY(g->compute.kernels->gather_rows_to(
+            (char *)j->before->x + before[t].at, SL_DTYPE_F32, before[t].n_rows, p.dim,
+            there.hit_row + from, there.hit_to + from, staged[t].n_matched, p.n, p.x));
+    }
+    return SL_OK;
+}
+
+static int send_type_misses(struct sl_gather_job *j, const struct sl_gather_staged_type *staged,
                             uint64_t bytes)
 {
     struct sl_gather *g = j->g;
     const struct sl_device *device = g->compute.device;
     const uint32_t n = j->block->n_input;
+    struct sl_row_split there;
     struct part p;
     SL_TRY(sl_buffer_grow(&g->rows, device, SL_BUFFER_HOST, bytes, "input features"));
     SL_TRY(sl_buffer_grow(&g->staged, device, SL_BUFFER_DEVICE, bytes, "input features"));
-    SL_TRY(sl_buffer_grow(&g->device_lists, device, SL_BUFFER_DEVICE,
-                          (size_t)n * SL_GATHER_LISTS * sizeof(uint32_t), "lists of input nodes"));
-    SL_TRY(device->copy(g->device_lists.p, sl_gather_lists_in(g->lists.p, n).miss_to,
-                        n * sizeof(uint32_t)));
+    SL_TRY(grow_device_lists(j, &there));
+    SL_TRY(device->copy(there.miss_to, sl_gather_lists_in(g->lists.p, n).miss_to,
+                        n * sizeof *there.miss_to));
     for (uint32_t t = 0; t < types_of(g)->n_types; t++) {
         if (staged[t].n == 0 || !find_part(j, t, &p))
             continue;
@@ -258,10 +309,15 @@ static int send_type_misses(struct sl_gather_job *j, const struct staged_part *s
 static int staged_type_misses(struct sl_gather_job *j)
 {
     struct sl_gather *g = j->g;
-    struct staged_part staged[SL_TYPES_MAX];
+    struct sl_gather_staged_type *staged;
     struct part p;
     uint64_t bytes;
+    SL_TRY(sl_buffer_grow(&g->staged_types, sl_device_host(), SL_BUFFER_HOST,
+                          types_of(g)->n_types * sizeof *staged, "counts"));
+    j->staged = staged = g->staged_types.p;
     SL_TRY(list_type_misses(j, staged, &bytes));
+    if (j->matched)
+        SL_TRY(place_type_matches(j, staged));
     if (bytes == 0)
         return SL_OK;
     SL_TRY(send_type_misses(j, staged, bytes));
@@ -269,18 +325,59 @@ static int staged_type_misses(struct sl_gather_job *j)
         if (staged[t].n > 0 && find_part(j, t, &p))
             SL_TRY(g->compute.kernels->gather_rows_to(
                 (char *)g->staged.p + staged[t].at, p.dtype, staged[t].n, p.dim, NULL,
-                (uint32_t *)g->device_lists.p + p.first, staged[t].n, p.n, p.x));
+                sl_gather_lists_in(g->device_lists.p, j->block->n_input).miss_to + p.first,
+                staged[t].n, p.n, p.x));
     return SL_OK;
 }
 
-int sl_gather_types_on_device(struct sl_gather_job *j, enum sl_gather_way way)
+int sl_gather_types_on_device(struct sl_gather_job *j, bool in_place)
 {
     memset(j->counts + 1, 0, types_of(j->g)->n_types * sizeof(struct sl_hits));
+    memset(j->type_matched, 0, types_of(j->g)->n_types * sizeof *j->type_matched);
+    j->matched = 0;
     if (!moves_types(j->g))
         return staged_types(j);
-    if (way == SL_GATHER_MAPPED)
+    if (in_place)
         return mapped_types(j);
-    return is_any_held(j) ? staged_type_misses(j) : staged_types(j);
+    return j->before || is_any_held(j) ? staged_type_misses(j) : staged_types(j);
+}
+
+bool sl_gather_matches_types(const struct sl_gather *g)
+{
+    bool any = false;
+    for (uint32_t t = 0; t < types_of(g)->n_types; t++)
+        any |= sl_row_range(g->source.dataset, t).row_bytes > SL_GATHER_MATCH_ROW_BYTES;
+    return any && moves_types(g);
+}
+
+int sl_gather_note_types(struct sl_gather_job *j)
+{
+    struct sl_gather *g = j->g;
+    struct sl_matchable *out = &j->to->matchable;
+    const struct sl_gather_staged_type *staged = j->staged;
+    const uint32_t n_types = types_of(g)->n_types;
+    struct part p;
+    if (!staged)
+        return SL_OK;
+    SL_TRY(sl_match_begin(&g->match, g->source.dataset->n_nodes, g->compute.device,
+                          j->block->n_input, out));
+    SL_TRY(sl_buffer_grow(&out->types, sl_device_host(), SL_BUFFER_HOST,
+                          n_types * sizeof(struct sl_matchable_type), "counts"));
+    for (uint32_t t = 0; t < n_types; t++) {
+        if (!find_part(j, t, &p) || !is_looked_for(&p))
+            continue;
+        const struct sl_row_split s = lists_of(j, &p);
+        const struct sl_match_batch batch = {
+            .vertices = sl_block_nodes(j->block) + p.first,
+            .n = p.n,
+            .rows = {s.miss_to, s.hit_to + staged[t].n_hits},
+            .n_rows = {staged[t].n, staged[t].n_matched},
+        };
+        ((struct sl_matchable_type *)out->types.p)[t] =
+            (struct sl_matchable_type){sl_typed_rows_at(j->block, types_of(g), t, g->half), p.n};
+        sl_match_add(&g->match, &batch, out);
+    }
+    return SL_OK;
 }
 
 void sl_gather_settle_types(struct sl_gather_job *j)
@@ -295,5 +392,5 @@ void sl_gather_count_types(const struct sl_gather_job *j)
 {
     for (uint32_t t = 0; t < types_of(j->g)->n_types; t++)
         sl_cache_count(j->cache, t, hits_of_type(j, t),
-                       sl_typed_block_rows(j->block, t) - j->type_hits[t]);
+                       sl_typed_block_rows(j->block, t) - j->type_hits[t] - j->type_matched[t]);
 }

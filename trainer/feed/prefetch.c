@@ -245,7 +245,7 @@ static void count_types(const struct sl_prefetch *x, const struct sl_block *bloc
 {
     const struct sl_typed *typed = &x->spec.dataset->typed;
     const uint32_t seat = sl_seat_trainer(x->spec.arena, x->spec.device);
-    const uint32_t *hits = sl_gather_type_hits(x->spec.gather);
+    const uint32_t *hits = sl_gather_type_hits(x->spec.gather), *matched = hits + typed->n_types;
     if (x->spec.gather->source.shared.shape.n_slots > 0)
         return;
     for (uint32_t t = 0; t < typed->n_types; t++) {
@@ -254,7 +254,7 @@ static void count_types(const struct sl_prefetch *x, const struct sl_block *bloc
         const struct sl_type_count count = {.rows = rows,
                                             .hits = hits[t],
                                             .hit_bytes = hits[t] * each,
-                                            .miss_bytes = (rows - hits[t]) * each};
+                                            .miss_bytes = (rows - hits[t] - matched[t]) * each};
         sl_type_counts_add_rows(x->spec.arena, seat, t, &count);
     }
 }
