@@ -70,13 +70,12 @@ int sl_store_view_find(const struct sl_config *config, const struct sl_dataset *
         .curve = {[SL_PEER_MEMORY_FEATURES] = rows->foreseen ? &rows->curve : NULL,
                   [SL_PEER_MEMORY_GRAPH] = edges->foreseen ? &edges->curve : NULL},
         .n_edges = ds->n_edges,
-        .types = ds->typed.n_types > 0,
     };
     sl_store_ask_graph(&site, room, &edges->question);
     // With one GPU that samples there is nothing to plan.
     if (__builtin_popcountll(edges->question.works) > 1)
         SL_TRY(compare(edges));
-    if (sl_store_may_share(config, SL_PEER_MEMORY_FEATURES) && !site.types) {
+    if (sl_store_may_share(config, SL_PEER_MEMORY_FEATURES)) {
         sl_store_ask(&site, duty, &rows->question);
         SL_TRY(compare(rows));
     }

@@ -26,8 +26,7 @@ static struct sl_store_site site_of(const struct sl_role_split *s)
         .available_bytes = s->available_bytes,
         .rates = &s->store.rates,
         .curve = {s->store.curve[SL_PEER_MEMORY_FEATURES], s->store.curve[SL_PEER_MEMORY_GRAPH]},
-        .n_edges = s->dataset ? s->dataset->n_edges : 0,
-        .types = s->dataset && s->dataset->typed.n_types > 0};
+        .n_edges = s->dataset ? s->dataset->n_edges : 0};
 }
 
 static void make_plan(const struct sl_role_split *s, struct sl_plan_question *q,
@@ -185,8 +184,8 @@ static void add_plan(uint64_t rows[SL_SPLIT_SIZES_MAX], uint32_t *n,
 uint32_t sl_split_cache_sizes(struct sl_role_split *s, uint64_t rows[SL_SPLIT_SIZES_MAX])
 {
     const uint32_t n_devices = s->config->n_devices;
+    const bool shares = sl_store_may_share(s->config, SL_PEER_MEMORY_FEATURES);
     const struct sl_store_site site = site_of(s);
-    const bool shares = sl_store_may_share(s->config, SL_PEER_MEMORY_FEATURES) && !site.types;
     uint64_t all = 0;
     uint32_t n = 0;
     rows[n++] = s->arena->h->spec.rows.n_hot;

@@ -82,7 +82,7 @@ void sl_store_ask(const struct sl_store_site *site, const enum sl_duty *duty,
         .host = SL_GPUS_HOST_GBS,
         .n_elements = site->need->n_nodes,
         .most = most_rows(site),
-        .placement = site->types ? SL_STORE_ALONE : c->store.placement,
+        .placement = c->store.placement,
         .curve = site->curve[SL_PEER_MEMORY_FEATURES],
     };
     memcpy(out->rate, site->rates->of, sizeof out->rate);

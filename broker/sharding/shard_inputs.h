@@ -28,7 +28,6 @@ struct sl_store_site {
     const struct sl_store_rates *rates;
     const struct sl_store_curve *curve[SL_PEER_MEMORY_PLANNED]; // NULL: not known
     uint64_t n_edges;
-    bool types; // rows of several widths: each GPU has its own
 };
 
 // Whether GPUs of this job may hold rows, or edges, together: then their links have to be known.

@@ -89,8 +89,7 @@ static int busiest(const struct trial *t, double *seconds)
         .curve = {[SL_PEER_MEMORY_FEATURES] = found ? &found->curve[SL_PEER_MEMORY_FEATURES] : NULL,
                   [SL_PEER_MEMORY_GRAPH] =
                       found && found->edge_reads > 0 ? &found->curve[SL_PEER_MEMORY_GRAPH] : NULL},
-        .n_edges = t->ds->n_edges,
-        .types = t->ds->typed.n_types > 0};
+        .n_edges = t->ds->n_edges};
     sl_store_ask_graph(&site, room, &edges);
     sl_store_ask(&site, duty, &rows);
     SL_TRY(sl_shard_plan_make(&edges, &graph));

@@ -73,9 +73,6 @@ def kept(box, devices, env=None, **changes):
     assert last["hits"] > 0 and types["paper"]["hits"] > 0 == types["author"]["hits"], types
     for t in types.values():
         assert 4 * t["feat_dim"] * t["hits"] == t["hit_bytes"], t
-    if len(devices) > 1 and devices[0] != CPU:  # read at home alone
-        links = {(link["reader"], link["from"]) for link in report["store"]["links"]}
-        assert (1, "1") in links and (1, "0") not in links, links
     return report
 
 
@@ -93,6 +90,19 @@ def test_more_gpus_keep_rows_of_their_own(box, name):
     more = {"allocation": {"samplers": "auto", "trainers": "auto"}} if name == "in-turn" else {}
     devices = [gpu(0)] if name == "in-turn" else [gpu(0), gpu(1)]
     kept(box, devices, cache={"policy": "presc", "ratio": 0.5}, **more)
+
+
+@cases("one_copy", "alone")
+def test_gpus_share_rows_of_several_widths(box, placement):
+    """Dealt out by the rank within the type; and what is not there is in no other place."""
+    report = kept(box, [CPU, CPU, gpu(0), gpu(1)], cache={"policy": "expected", "ratio": 0.3},
+                  allocation={"samplers": 2, "trainers": 2, "switching": False},
+                  updates={"mode": "ordered", "batches_per_update": 2},
+                  there={"store": {"placement": placement}})
+    links = {(link["reader"], link["from"]) for link in report["store"]["links"]
+             if link["kind"] == "features"}
+    assert {(2, "2"), (3, "3")} <= links, links
+    assert ({(2, "3"), (3, "2")} <= links) == (placement == "one_copy"), links
 
 
 BY_RELATION = {

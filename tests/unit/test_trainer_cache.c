@@ -143,6 +143,7 @@ static struct sl_block *ranked_block(struct scene *s, uint32_t generation)
 static uint64_t held_of(struct scene *s, const struct sl_block *block)
 {
     struct sl_spread spread;
+    sl_cache_open(&s->cache);
     sl_cache_spread(&s->cache, block, 0, &spread);
     ck_assert_uint_eq(spread.n_parts, 0); // on cores there are none
     return spread.n_near;

@@ -257,4 +257,78 @@ LOOP_TEST(rows_on_a_gpu, 0, 4)
     gather_all(&gpu, _i == 0 ? SL_GATHER_MAPPED : SL_GATHER_STAGED, _i == 2, _i == 3);
 }
 
+// Of three parts this device holds the first and the last, and nobody the second.
+static void publish_parts(uint64_t first, uint64_t elements)
+{
+    static uint64_t generation;
+    struct sl_peer_memory_plan plan = {.generation = ++generation,
+                                       .n_parts = 3,
+                                       .first = first,
+                                       .part_elements = elements,
+                                       .held = {5}};
+    memset(plan.from, SL_PEER_MEMORY_NOBODY, sizeof plan.from);
+    plan.from[0][0] = plan.from[0][2] = 0;
+    sl_peer_memory_publish(&arena, SL_PEER_MEMORY_FEATURES, &plan,
+                           (uint64_t[]){first + 2 * elements});
+}
+
+// Input nodes that may be read at home: near, or in a part that is held.
+static uint64_t most_hits(uint64_t first, uint64_t elements, uint64_t *near)
+{
+    const struct sl_block *h = tb_header(&b);
+    uint64_t most = 0;
+    *near = 0;
+    for (uint32_t t = 0; t < TB_TYPES; t++)
+        for (uint32_t i = 0; g.type[t].feat && i < sl_typed_block_rows(h, t); i++) {
+            const uint32_t rank = rank_of[sl_block_nodes(h)[sl_block_types(h)[t].first + i]];
+            const uint64_t from = sl_visit_counts_rows(&arena, t, first);
+            const uint64_t end = sl_visit_counts_rows(&arena, t, first + 3 * elements);
+            *near += rank < from;
+            most += rank < from || (rank < end && (rank - from) % 3 != 1);
+        }
+    return most;
+}
+
+LOOP_TEST(rows_in_parts, 0, 2)
+{
+    const struct sl_plugin *plugin = gpu_open(0);
+    const struct sl_compute gpu = {plugin->device, plugin->kernels, sl_kernels_cpu()};
+    struct sl_heartbeat pulse = {.arena = &arena};
+    struct sl_gather gather;
+    struct sl_batch_buffer to = {0};
+    struct sl_gathered found;
+    static struct sl_cache cache;
+    uint64_t hits = 0, most = 0, all_near = 0, near;
+    sl_gather_init(&gather, &gpu, &g.ds, _i ? SL_GATHER_MAPPED : SL_GATHER_STAGED);
+    sl_cache_init(&cache, &arena, sl_seat_trainer(&arena, 0), &g.ds, &gpu, &pulse);
+    for (uint32_t i = 0; i < 4 * BLOCKS; i++) {
+        const uint64_t first = i % 3 ? sizes[0] / 2 : 0,
+                       elements = (sizes[1] - first) / (3 + i % 2);
+        if (i % 4 == 0)
+            publish_parts(first, elements);
+        const struct sl_peer_memory_plan *plan = &cache.plan;
+        tb_block_make(&b, &g, false, 3);
+        mark_block();
+        sl_cache_refresh(&cache);
+        ck_assert_uint_eq(cache.parts.at.n_held, 2);
+        ck_assert_msg(sl_gather_block(&gather, &cache, tb_header(&b), NULL, &to, &found) == SL_OK,
+                      "%s", sl_error_message());
+        char *x = gpu_get(gpu.device, to.x,
+                          sl_typed_rows_at(tb_header(&b), &g.ds.typed, TB_TYPES, false));
+        expect_rows(x, false);
+        const uint64_t possible = most_hits(plan->first, plan->part_elements, &near);
+        ck_assert_uint_le(found.hits, possible);
+        ck_assert_uint_ge(found.hits, near);
+        hits += found.hits;
+        most += possible;
+        all_near += near;
+        free(x);
+    }
+    // Not all of them: parts are of whole rows of each type, which lie apart.
+    ck_assert_uint_gt(hits - all_near, (most - all_near) / 2);
+    sl_batch_buffer_fini(&to);
+    sl_cache_fini(&cache);
+    sl_gather_fini(&gather);
+}
+
 RUN_TESTS(.setup = setup, .teardown = teardown)

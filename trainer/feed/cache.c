@@ -10,6 +10,7 @@
 #include "common/data/features_kind.h"
 
 enum {
+    ALIGN = 16, // of a type's rows in a part
     // Filled between two looks at the abort word and at the seat: a few milliseconds.
     PIECE_BYTES = 4 << 20,
 };
@@ -36,7 +37,7 @@ static uint64_t rows_loaded(const struct sl_cache *c)
 
 static uint64_t bytes_loaded(const struct sl_cache *c)
 {
-    uint64_t bytes = sl_peer_export_elements(&c->parts) * sl_rows_bytes(c->source.dataset);
+    uint64_t bytes = sl_peer_export_elements(&c->parts) * c->unit;
     for (uint32_t r = 0; r < c->n_ranges; r++)
         bytes += c->near[r].n_rows * row_bytes(c, r);
     return bytes;
@@ -65,7 +66,8 @@ void sl_cache_init(struct sl_cache *c, struct sl_arena *arena, uint32_t seat,
                            .unit = sl_features_row_bytes(dataset)};
     sl_peer_import_init(&c->borrowed, arena, SL_PEER_MEMORY_FEATURES, c->device, compute->device);
     sl_peer_export_init(&c->parts, arena, SL_PEER_MEMORY_FEATURES, c->device, compute->device,
-                        (uint64_t[]){sl_rows_bytes(dataset), 0}, "feature cache");
+                        (uint64_t[]){c->unit, 0}, "feature cache");
+    c->parts.is_mixed = dataset->typed.n_types > 0;
 }
 
 static void give_back(struct sl_cache *c, uint32_t range)
@@ -234,21 +236,101 @@ static bool fill(struct sl_cache *c, uint32_t range, uint32_t rows)
 
 // --- the parts that it holds ---------------------------------------------------------------------
 
-// Rows [from, from + n) of a part, as far as there are vertices for them.
+// The rows of a range in a part.
+struct place {
+    uint64_t at;   // byte where they begin
+    uint64_t rows; // room for so many
+};
+
+// Bytes of a part that alignment takes where rows are of several widths.
+static uint64_t bytes_lost(const struct sl_cache *c)
+{
+    return c->parts.is_mixed ? ALIGN : 0;
+}
+
+// Where the `number`-th part begins in memory of parts that have room for so many elements each.
+static char *part_of(const struct sl_cache *c, const char *memory, uint32_t number, uint64_t room)
+{
+    const uint64_t at = number * room * c->unit;
+    return (char *)memory + (c->parts.is_mixed ? sl_align_up(at, (uint64_t)ALIGN) : at);
+}
+
+// That each of the parts gets.
+static uint64_t rows_dealt(const struct sl_cache *c, uint32_t range, uint64_t first,
+                           uint32_t n_parts, uint64_t room)
+{
+    const uint64_t end = sl_visit_counts_rows(c->arena, range, first + n_parts * room);
+    return (end - sl_visit_counts_rows(c->arena, range, first)) / n_parts;
+}
+
+// Range after range, as many as there is room for: the same for lender and readers.
+static struct place place_of(const struct sl_cache *c, uint32_t range, uint64_t first,
+                             uint32_t n_parts, uint64_t room)
+{
+    const uint64_t bytes = room * c->unit - SL_MIN(room * c->unit, bytes_lost(c));
+    struct place p = {0};
+    for (uint32_t r = 0; r <= range; r++) {
+        const uint64_t each = row_bytes(c, r);
+        p.at += r ? sl_align_up(p.rows * row_bytes(c, r - 1), (uint64_t)ALIGN) : 0;
+        const uint64_t fit = each ? (bytes - SL_MIN(p.at, bytes)) / each : 0;
+        p.rows = SL_MIN(rows_dealt(c, r, first, n_parts, room), fit);
+    }
+    return p;
+}
+
+// Those that are there once so many elements are.
+static uint64_t rows_there(const struct sl_cache *c, uint32_t range, const struct place *p,
+                           uint64_t elements)
+{
+    const uint64_t each = row_bytes(c, range), taken = p->at + bytes_lost(c);
+    const uint64_t bytes = elements * c->unit;
+    return each ? SL_MIN(p->rows, (bytes - SL_MIN(bytes, taken)) / each) : 0;
+}
+
+// The vertices of n ranks of a range, each `step` behind the one before, as far as there are some.
+static uint32_t list_ranks(const struct sl_cache *c, uint32_t range, uint64_t first, uint64_t step,
+                           uint64_t n, uint32_t *out)
+{
+    uint32_t found = 0;
+    while (found < n) {
+        uint64_t there;
+        const uint32_t *vertices = vertices_from(c, range, first + found * step, &there);
+        if (there == 0)
+            break;
+        for (uint64_t i = 0; i < there && found < n; i += step)
+            out[found++] = vertices[i];
+    }
+    return found;
+}
+
+// Of a range the rows of a part that come with elements [from, from + n).
+static int load_range(struct sl_cache *c, uint32_t range, uint32_t part, uint64_t from, uint64_t n,
+                      char *memory)
+{
+    const struct sl_peer_export_layout *at = &c->parts.at;
+    const struct place p = place_of(c, range, at->first, at->n_parts, c->parts.room);
+    const uint64_t row = rows_there(c, range, &p, from);
+    const uint64_t rows = rows_there(c, range, &p, from + n) - row;
+    const uint64_t first = sl_visit_counts_rows(c->arena, range, at->first);
+    if (rows == 0)
+        return SL_OK;
+    SL_TRY(sl_buffer_grow(&c->ids, c->compute.device, SL_BUFFER_HOST, rows * sizeof(uint32_t),
+                          "the feature cache"));
+    const uint32_t found =
+        list_ranks(c, range, first + row * at->n_parts + part, at->n_parts, rows, c->ids.p);
+    return found ? load(c, range, c->ids.p, found, memory + p.at + row * row_bytes(c, range))
+                 : SL_OK;
+}
+
+// Elements [from, from + n) of a part, as far as there are vertices for them.
 static int load_part(void *ctx, uint32_t part, uint64_t from, uint64_t n, uint64_t to)
 {
     struct sl_cache *c = ctx;
-    const struct sl_peer_export_layout *at = &c->parts.at;
-    const uint32_t *order = sl_visit_counts_order(c->arena);
-    const uint64_t most = most_rows(c);
-    uint64_t rank = at->first + from * at->n_parts + part;
-    uint32_t found = 0, *ids;
-    SL_TRY(sl_buffer_grow(&c->ids, c->compute.device, SL_BUFFER_HOST, n * sizeof *ids,
-                          "the feature cache"));
-    ids = c->ids.p;
-    for (; found < n && rank < most; rank += at->n_parts)
-        ids[found++] = order[rank];
-    return found ? load(c, 0, ids, found, c->parts.p + to * row_bytes(c, 0)) : SL_OK;
+    const uint32_t number = (uint32_t)((to - from) / c->parts.room);
+    char *memory = part_of(c, c->parts.p, number, c->parts.room);
+    for (uint32_t r = 0; r < c->n_ranges; r++)
+        SL_TRY(load_range(c, r, part, from, n, memory));
+    return SL_OK;
 }
 
 static bool fills_on(void *ctx)
@@ -260,7 +342,10 @@ static bool fills_on(void *ctx)
 static void fill_parts(struct sl_cache *c)
 {
     const struct sl_peer_export_source source = {
-        .load = load_part, .goes_on = fills_on, .ctx = c, .piece = rows_a_piece(c, 0)};
+        .load = load_part,
+        .goes_on = fills_on,
+        .ctx = c,
+        .piece = SL_MAX(PIECE_BYTES / SL_MAX(c->unit, (uint64_t)1), (uint64_t)1)};
     if (sl_peer_export_fill(&c->parts, c->plan.generation, c->generation, &source) < 0)
         warn_of_fill(c);
     sl_buffer_fini(&c->ids);
@@ -370,6 +455,12 @@ bool sl_cache_rest(struct sl_cache *c)
     return sl_peer_import_close(&c->borrowed);
 }
 
+void sl_cache_open(struct sl_cache *c)
+{
+    if (c->plan.n_parts > 0)
+        sl_peer_import_open(&c->borrowed, &c->plan, c->generation);
+}
+
 void sl_cache_spread(struct sl_cache *c, const struct sl_block *block, uint32_t type,
                      struct sl_spread *out)
 {
@@ -381,15 +472,17 @@ void sl_cache_spread(struct sl_cache *c, const struct sl_block *block, uint32_t 
     out->n_near = c->near[type].n_rows;
     if (plan->n_parts == 0)
         return;
-    sl_peer_import_open(&c->borrowed, plan, c->generation);
+    const uint64_t end = plan->first + plan->n_parts * plan->part_elements;
     out->n_parts = plan->n_parts;
-    out->first = SL_MIN(plan->first, most_rows(c));
-    out->end = SL_MIN(plan->first + plan->n_parts * plan->part_elements, most_rows(c));
+    out->first = SL_MIN(sl_visit_counts_rows(c->arena, type, plan->first), most_rows(c));
+    out->end = SL_MIN(sl_visit_counts_rows(c->arena, type, end), most_rows(c));
     for (uint32_t i = 0; i < plan->n_parts; i++) {
         struct sl_peer_import_part part;
-        if (sl_peer_export_part(&c->parts, &c->borrowed, plan, i, &part))
-            out->part[i] = (struct sl_part){
-                part.memory + part.number * part.room * row_bytes(c, type), part.elements};
+        if (!sl_peer_export_part(&c->parts, &c->borrowed, plan, i, &part))
+            continue;
+        const struct place p = place_of(c, type, plan->first, plan->n_parts, part.room);
+        out->part[i] = (struct sl_part){part_of(c, part.memory, part.number, part.room) + p.at,
+                                        rows_there(c, type, &p, part.elements)};
     }
 }
 

@@ -26,9 +26,13 @@
  * Parts are lent as soon as their first rows are there, and more and more of them while they are
  * filled, all parts alike: where memory or time is short there is less of each.
  *
- * Of a graph with types each type's rows are a piece of memory of their own, near alone: the rank
- * is one within the type, and how many rows of which type the broker's number comes to, in rows of
- * the mean width, stands beside the order. A plain graph is one type.
+ * Of a graph with types the rows that are near are a piece of memory of their own for each type: the
+ * rank is one within the type, and how many rows of which type the broker's number comes to, in
+ * rows of the mean width, stands beside the order. A plain graph is one type. A part has room for
+ * so many rows of the mean width, too: it is dealt rows of each type in turn, and those of one type
+ * lie behind those of another. Lenders and readers find the same places, from the plan and the room
+ * of a part; what is filled of a part is a number of its bytes, and a row is there once all of it
+ * is.
  *
  * On a GPU the rows are in the device's memory. The processor gathers them into pinned memory a
  * piece at a time, and each is copied; memory is given back as a whole, so shrinking moves what
@@ -101,9 +105,11 @@ void sl_cache_refresh(struct sl_cache *c);
 // be closed.
 bool sl_cache_rest(struct sl_cache *c);
 
+// Opens what others lend: before each batch, and again where that was not good.
+void sl_cache_open(struct sl_cache *c);
+
 // Where this device reads rows of this block's ranks, of vertices of a type (0 of a plain graph);
-// nowhere if they are of another order than the cache's. Opens what others lend. Valid until the
-// next refresh or rest.
+// nowhere if they are of another order than the cache's. Valid until the next open, refresh or rest.
 void sl_cache_spread(struct sl_cache *c, const struct sl_block *block, uint32_t type,
                      struct sl_spread *out);
 

@@ -339,7 +339,7 @@ static int go(struct sl_gather_job *j, enum sl_gather_way way)
         SL_TRY(sl_gather_types_on_device(j, way == SL_GATHER_MAPPED));
     else
         SL_TRY(way == SL_GATHER_MAPPED ? mapped(j) : staged(j));
-    if (j->spread.n_parts > 0)
+    if (j->cache && j->cache->plan.n_parts > 0)
         SL_FAILPOINT(LENT_GATHERING);
     SL_TRY(j->g->compute.device->sync());
     if (sl_gather_is_typed(j->block))
@@ -425,13 +425,22 @@ static int gather_once(struct sl_gather_job *j, uint64_t *start_ns)
     return go(j, misses ? g->way : SL_GATHER_STAGED);
 }
 
+// Of a typed block that is found type by type.
+static void find_spread(struct sl_gather_job *j)
+{
+    if (j->cache)
+        sl_cache_open(j->cache);
+    if (j->cache && !sl_gather_is_typed(j->block))
+        sl_cache_spread(j->cache, j->block, 0, &j->spread);
+}
+
 static int on_device(struct sl_gather_job *j, uint64_t *start_ns)
 {
     SL_TRY(bring_block(j));
     SL_TRY(count_loops(j));
     SL_TRY(gather_once(j, start_ns));
     while (j->cache && !sl_cache_is_good(j->cache)) { // each time fewer lenders
-        sl_cache_spread(j->cache, j->block, 0, &j->spread);
+        find_spread(j);
         SL_TRY(gather_once(j, start_ns));
     }
     if (!j->cache)
@@ -529,8 +538,7 @@ int sl_gather_rows(struct sl_gather *g, struct sl_cache *cache, const struct sl_
     const uint64_t remote = reader ? sl_reading_remote_rows(reader) : 0;
     if (sl_gather_is_typed(block))
         SL_TRY(sl_gather_begin_types(&job));
-    else if (cache)
-        sl_cache_spread(cache, block, 0, &job.spread);
+    find_spread(&job);
     SL_TRY(g->compute.device->is_host ? on_host(&job) : on_device(&job, &start));
     SL_TRY(note(&job));
     *out = (struct sl_gathered){
