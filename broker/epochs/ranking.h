@@ -20,7 +20,7 @@
  *      visits * (bytes + 256) / bytes
  *
  * which for wide rows is close to the visits alone: a row of 64 bytes comes before one of 4,096
- * that is met up to 4.7 times as often. How many rows of each type a cache gets follows from the order.
+ * that is met up to 4.7 times as often. How many rows of each type a cache gets follows from it.
  */
 #ifndef SL_BROKER_EPOCHS_RANKING_H
 #define SL_BROKER_EPOCHS_RANKING_H

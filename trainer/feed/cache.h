@@ -26,8 +26,8 @@
  * Parts are lent as soon as their first rows are there, and more and more of them while they are
  * filled, all parts alike: where memory or time is short there is less of each.
  *
- * Of a graph with types the rows that are near are a piece of memory of their own for each type: the
- * rank is one within the type, and how many rows of which type the broker's number comes to, in
+ * Of a graph with types the rows that are near are a piece of memory of their own for each type:
+ * the rank is one within the type, and how many rows of which type the broker's number comes to, in
  * rows of the mean width, stands beside the order. A plain graph is one type. A part has room for
  * so many rows of the mean width, too: it is dealt rows of each type in turn, and those of one type
  * lie behind those of another. Lenders and readers find the same places, from the plan and the room
@@ -109,7 +109,8 @@ bool sl_cache_rest(struct sl_cache *c);
 void sl_cache_open(struct sl_cache *c);
 
 // Where this device reads rows of this block's ranks, of vertices of a type (0 of a plain graph);
-// nowhere if they are of another order than the cache's. Valid until the next open, refresh or rest.
+// nowhere if they are of another order than the cache's. Valid until the next open, refresh or
+// rest.
 void sl_cache_spread(struct sl_cache *c, const struct sl_block *block, uint32_t type,
                      struct sl_spread *out);
 
