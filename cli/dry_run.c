@@ -177,7 +177,7 @@ static enum sl_store_way find_way(const struct sl_config *c, const struct sl_dat
                                   uint64_t available)
 {
     const struct sl_roles split = {c->allocation.samplers, c->allocation.trainers};
-    const struct sl_budget_need need = {.row_bytes = ds->feat_dim * sl_dtype_bytes(ds->feat_dtype),
+    const struct sl_budget_need need = {.row_bytes = sl_features_row_bytes(ds),
                                         .n_nodes = ds->n_nodes};
     struct sl_shard_inputs q = {.types = ds->typed.n_types > 0,
                                 .cached = true,

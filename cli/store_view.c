@@ -31,7 +31,7 @@ int sl_store_view_find(const struct sl_config *config, const struct sl_dataset *
                        struct sl_store_view out[SL_PEER_MEMORY_PLANNED])
 {
     const struct sl_roles split = {config->allocation.samplers, config->allocation.trainers};
-    const uint64_t row_bytes = (uint64_t)ds->feat_dim * sl_dtype_bytes(ds->feat_dtype);
+    const uint64_t row_bytes = sl_features_row_bytes(ds);
     const double n_batches = (double)sl_phases_batches(config, ds->split[SL_SPLIT_TRAIN].n);
     const struct sl_budget_need need = {
         .resident_bytes = sl_topology_bytes(ds), .row_bytes = row_bytes, .n_nodes = ds->n_nodes};

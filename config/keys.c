@@ -619,8 +619,8 @@ const struct sl_key sl_keys[] = {
      .min = 0, .above_min = true, .max = 1,
      .word = "auto", FLAG(store.feature_ratio_auto), .fallback = "\"auto\"",
      .only_key = "cache.policy", .only_of = keeps,
-     .doc = "Share of the vertices whose features all GPUs together hold, at most. auto: what "
-            "fits. Only of GPUs, not with none."},
+     .doc = "Share of the vertices whose features all GPUs together hold, at most, of a graph with "
+            "types of the bytes of their features. auto: what fits. Only of GPUs, not with none."},
     {.path = "store.graph_ratio", .type = SL_KEY_NUMBER, AT(store.graph_ratio), FREE, MACHINE,
      .min = 0, .max = 1,
      .word = "auto", FLAG(store.graph_ratio_auto), .fallback = "\"auto\"",
@@ -643,8 +643,9 @@ const struct sl_key sl_keys[] = {
      .min = 0, .above_min = true, .max = 1,
      .word = "auto", FLAG(cache.ratio_auto), .fallback = "\"auto\"",
      .only_key = "cache.policy", .only_of = keeps,
-     .doc = "Share of the vertices whose features a trainer keeps. auto: what a measured step "
-            "leaves of the device's memory. Not with none."},
+     .doc = "Share of the vertices whose features a trainer keeps, of a graph with types of the "
+            "bytes of their features. auto: what a measured step leaves of the device's memory. "
+            "Not with none."},
     {.path = "cache.report_optimal", .type = SL_KEY_BOOL, AT(cache.report_optimal), FREE,
      .fallback = "false",
      .only_key = "cache.policy", .only_of = keeps,

@@ -53,15 +53,6 @@ static int check_rule(const struct rule *rule, const struct sl_config *c,
                    rule->key, found, ds->path, rule->words, rule->advice);
 }
 
-// What is mapped has no cache; what is read has the machine's.
-static int check_cache(const struct sl_config *c, const struct sl_dataset *ds)
-{
-    static const struct rule mapped = {
-        "cache.policy", "auto or none",
-        "take it out, or set store.features to \"storage\": mapped features by type have no cache"};
-    return sl_features_kinds[c->store.features].drive ? SL_OK : check_rule(&mapped, c, ds);
-}
-
 // "rsage", "rgat" or "external"
 static const char *list_kinds(bool typed, char *out, size_t bytes)
 {
@@ -146,8 +137,6 @@ int sl_config_check_types(const struct sl_config *c, const struct sl_dataset *ds
     const bool typed = ds->typed.n_types > 0;
     for (size_t i = 0; typed && i < SL_COUNT_OF(rules); i++)
         SL_TRY(check_rule(&rules[i], c, ds));
-    if (typed)
-        SL_TRY(check_cache(c, ds));
     SL_TRY(check_model(c, ds));
     if (!typed)
         return check_plain(c, ds);

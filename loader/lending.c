@@ -181,8 +181,8 @@ int sl_lending_init(struct sl_lending *l, const struct sl_lending_spec *spec)
     *l = (struct sl_lending){.spec = *spec};
     l->pulse = (struct sl_heartbeat){
         .arena = spec->arena, .stop = spec->stop, .slot = spec->stats, .thread = SL_THREAD_WORK};
-    const struct sl_fetch_spec fetch = {spec->arena, spec->worker, spec->dataset, spec->fetches,
-                                        &l->pulse};
+    const struct sl_fetch_spec fetch = {spec->arena,   spec->worker,  spec->device,
+                                        spec->dataset, spec->fetches, &l->pulse};
     const struct sl_arrays_spec arrays = {
         .seeds = spec->dataset->split[SL_SPLIT_TRAIN],
         .typed = &spec->dataset->typed,

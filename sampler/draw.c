@@ -7,6 +7,7 @@
 #include "common/base/clock.h"
 #include "common/base/error.h"
 #include "sampler/block_layout.h"
+#include "sampler/mark.h"
 
 enum { OFFSETS_AHEAD = 16 }; // vertices
 
@@ -503,8 +504,24 @@ uint64_t sl_drawer_marked_bytes(const struct sl_block *block)
     return sl_align_up(block->bytes, SL_BLOCK_ALIGN) + (uint64_t)block->n_input * sizeof(uint32_t);
 }
 
+// Type after type, as its vertices stand.
+static int mark_types(const struct sl_typed *typed, const struct sl_rank_index *index,
+                      const struct sl_block *block, uint32_t *ranks)
+{
+    const struct sl_block_type *part = sl_block_types(block);
+    for (uint32_t t = 0; t < typed->n_types; t++) {
+        const struct sl_rank_index of = sl_marker_index(index, typed, t);
+        const uint32_t n = part[t].n[block->n_hops];
+        if (n > 0)
+            SL_TRY(sl_kernels_cpu()->mark_ranks(&of, sl_block_nodes(block) + part[t].first, n,
+                                                ranks + part[t].first));
+    }
+    return SL_OK;
+}
+
 int sl_drawer_mark(struct sl_drawer *d, const struct sl_draw_job *job)
 {
+    const struct sl_typed *typed = &d->topology->dataset.typed;
     struct sl_block *block = job->block;
     struct sl_block_cursor c = {
         .base = (char *)block, .at = block->bytes, .capacity = job->capacity};
@@ -515,7 +532,9 @@ int sl_drawer_mark(struct sl_drawer *d, const struct sl_draw_job *job)
                        "sampling: the ranks of batch %" PRIu64 " of epoch %u do not fit %" PRIu64
                        " bytes",
                        block->batch, block->epoch + 1, job->capacity);
-    if (!d->device.residence) // otherwise they came with the batch
+    if (typed->n_types > 0)
+        SL_TRY(mark_types(typed, job->ranks, block, ranks));
+    else if (!d->device.residence) // otherwise they came with the batch
         SL_TRY(d->kernels->mark_ranks(job->ranks, sl_block_nodes(block), block->n_input, ranks));
     block->flags |= SL_BLOCK_HAS_RANKS;
     block->rank_generation = job->generation;

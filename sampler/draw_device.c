@@ -47,7 +47,7 @@ static int find_place(struct sl_device_drawer *d, struct sl_draw_job *job,
     *out = (struct sl_draw_delivery){.to = d->residence->device->pinned(job->block),
                                      .at = job->first,
                                      .capacity = job->capacity,
-                                     .ranks = job->ranks,
+                                     .ranks = d->residence->types.n_types ? NULL : job->ranks,
                                      .also = job->also,
                                      .also_capacity = job->also_bytes};
     job->is_staged = out->to == NULL;

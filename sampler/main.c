@@ -139,6 +139,7 @@ static int prepare(struct program *p)
 static int work(void *ctx)
 {
     struct program *p = ctx;
+    const struct sl_typed *typed = &p->topology.dataset.typed;
     SL_TRY(prepare(p));
     Sl__Control__Hello hello = SL__CONTROL__HELLO__INIT;
     hello.block_bytes_max = p->estimate.max_bytes;
@@ -149,7 +150,7 @@ static int work(void *ctx)
     // What ranks are looked up in comes later, and with it how many tiers there are; most jobs
     // have one or two, and each is less than a hundredth of what a graph takes.
     if (sl_cache_keeps(p->config.cache.policy))
-        hello.resident_bytes += sl_marker_bytes(p->topology.view.n_nodes, 1);
+        hello.resident_bytes += sl_marker_bytes(p->topology.view.n_nodes, typed->n_types, 1);
     hello.t_sample_ns = p->estimate.t_sample_ns;
     hello.probe_bytes = p->estimate.probe ? p->estimate.probe->bytes : 0;
     SL_FAILPOINT(SAMPLER_START);
@@ -174,7 +175,7 @@ static int work(void *ctx)
         .stats = p->worker.stats,
         .stop = &p->worker.stop,
         .guess_bytes = p->estimate.max_bytes,
-        .marker = {.device = p->device},
+        .marker = {.device = typed->n_types ? NULL : p->device, .typed = typed},
         .mirror = &p->mirror,
     };
     return sl_sampler_run(&sampler);

@@ -22,7 +22,7 @@ void sl_marker_fini(struct sl_marker *m)
     if (is_away(m) && m->index.words)
         m->device->memory.free((void *)(uintptr_t)m->index.words, m->bytes);
     sl_pages_free(m->words, m->bytes);
-    *m = (struct sl_marker){.device = m->device};
+    *m = (struct sl_marker){.device = m->device, .typed = m->typed};
 }
 
 // The words go to the device; the process needs them no longer.
@@ -39,35 +39,48 @@ static int send(struct sl_marker *m)
     return SL_OK;
 }
 
-// Ranks [first, end) of the order are tier t of n_tiers, by rising vertex.
-static int add_tier(uint64_t *words, uint32_t t, uint32_t n_tiers, const uint32_t *order,
-                    uint64_t first, uint64_t end, uint64_t n_nodes)
+static uint32_t types_of(const struct sl_marker *m)
 {
-    uint64_t least = 0; // that the next vertex may be
-    for (uint64_t rank = first; rank < end; rank++) {
-        uint32_t v = order[rank];
-        if (v < least || v >= n_nodes)
+    return m->typed ? m->typed->n_types : 0;
+}
+
+// A run of the order is tier t of n_tiers, by rising vertex, each of [least, end).
+static int add_run(uint64_t *words, uint32_t t, uint32_t n_tiers, const uint32_t *order,
+                   const struct sl_visit_counts_run *run, uint64_t least, uint64_t end)
+{
+    for (uint64_t i = 0; i < run->n; i++) {
+        uint32_t v = order[run->place + i];
+        if (v < least || v >= end)
             return sl_fail(SL_EPROTO,
-                           "sampling: vertex %" PRIu32 " at rank %" PRIu64
+                           "sampling: vertex %" PRIu32 " at place %" PRIu64
                            " of the hotness order, wanted %" PRIu64 " to %" PRIu64
                            ": broker and sampler are not of the same build",
-                           v, rank, least, n_nodes - 1);
+                           v, run->place + i, least, end - 1);
         uint64_t *word = &words[(uint64_t)(v / 32) * n_tiers + t];
         if (*word == 0)
-            *word = rank << 32;
+            *word = (run->rank + i) << 32;
         *word |= 1ull << v % 32;
         least = (uint64_t)v + 1;
     }
     return SL_OK;
 }
 
-static int add_tiers(uint64_t *words, const struct sl_visit_counts_tiers *tiers,
-                     const uint32_t *order, uint64_t n_nodes)
+// The vertices of a type; 0: of a plain graph.
+static int add_type(const struct sl_marker *m, const struct sl_arena *arena, uint32_t type)
 {
-    uint64_t first = 0;
-    for (uint32_t t = 0; t < tiers->n; t++) {
-        SL_TRY(add_tier(words, t, tiers->n, order, first, tiers->end[t], n_nodes));
-        first = tiers->end[t];
+    const uint32_t n_tiers = m->index.n_tiers;
+    const struct sl_vertex_type all = {.n = m->index.n_nodes};
+    const struct sl_vertex_type *of = types_of(m) ? &m->typed->type[type] : &all;
+    for (uint32_t t = 0; t < n_tiers; t++) {
+        const struct sl_visit_counts_run run = sl_visit_counts_run(arena, t, type);
+        if (run.place > m->index.n_nodes || run.n > m->index.n_nodes - run.place)
+            return sl_fail(SL_EPROTO,
+                           "sampling: a run of %" PRIu64 " vertices at place %" PRIu64
+                           " of the hotness order, wanted at most %" PRIu64
+                           ": broker and sampler are not of the same build",
+                           run.n, run.place, m->index.n_nodes);
+        SL_TRY(add_run(m->words + (uint64_t)type * n_tiers, t, n_tiers,
+                       sl_visit_counts_order(arena), &run, of->first, of->first + of->n));
     }
     return SL_OK;
 }
@@ -77,7 +90,7 @@ static int build(struct sl_marker *m, const struct sl_arena *arena, uint64_t n_n
     const struct sl_visit_counts_tiers *tiers = sl_visit_counts_tiers(arena);
     uint64_t limit = tiers->n ? tiers->end[tiers->n - 1] : 0;
     if (arena->h->spec.hot_rows < n_nodes || limit > n_nodes ||
-        tiers->n > SL_VISIT_COUNTS_TIERS_MAX)
+        tiers->n > SL_VISIT_COUNTS_TIERS_MAX || arena->h->spec.n_types != types_of(m))
         return sl_fail(SL_EPROTO,
                        "sampling: a hotness order of %" PRIu64 " vertices with %" PRIu64
                        " hot ones in %u tiers, for a graph of %" PRIu64
@@ -87,7 +100,7 @@ static int build(struct sl_marker *m, const struct sl_arena *arena, uint64_t n_n
     m->index.n_tiers = tiers->n;
     if (tiers->n == 0)
         return SL_OK;
-    m->bytes = sl_marker_bytes(n_nodes, tiers->n);
+    m->bytes = sl_marker_bytes(n_nodes, types_of(m), tiers->n);
     m->words = sl_pages_alloc(m->bytes);
     if (!m->words)
         return sl_fail(SL_ENOMEM,
@@ -95,7 +108,8 @@ static int build(struct sl_marker *m, const struct sl_arena *arena, uint64_t n_n
                        "a quarter of a byte for each of %" PRIu64
                        " vertices and %u cache sizes: free memory, or set cache.policy to \"none\"",
                        limit, m->bytes, n_nodes, tiers->n);
-    SL_TRY(add_tiers(m->words, tiers, sl_visit_counts_order(arena), n_nodes));
+    for (uint32_t t = 0; t < SL_MAX(types_of(m), 1u); t++)
+        SL_TRY(add_type(m, arena, t));
     if (is_away(m))
         return send(m);
     m->index.words = m->words;

@@ -1,6 +1,9 @@
-"""The part `cache` of scripts/bench: hit rates of the cache policies, by tests/bench/cache."""
+"""The part `cache` of scripts/bench: hit rates of the cache policies, by tests/bench/cache, and
+of a cache's division among rows of several widths, by tests/bench/widths."""
 
-from benchlib import Jobs, derive, found_by, part, real_graph, row, year_weights
+import os
+
+from benchlib import Jobs, derive, found_by, part, read_json, real_graph, row, year_weights
 
 # What FGNN trains with each sampling algorithm (7.1), in smaller batches: its graphs are larger.
 CACHE_KINDS = [
@@ -34,9 +37,55 @@ def cache_rows(graph, dataset):
         row(f"  a batch touches {found['batch_share']:.1%}", f"alike {found['similarity']:.1%}")
 
 
+DIVISIONS = ("equal", "widest", "narrowest", "memory")
+
+
+def skewed_papers(jobs, skew):
+    """Papers, authors and fields with rows of 512, 64 and 2,048 bytes, whose sources are met as
+    rank^(1/skew - 1)."""
+    import numpy
+
+    made = jobs.generate(f"papers{skew}", "typed --nodes 200k --fields 20k --train-ratio 0.1 "
+                                          "--feat-dim 128")
+    about = read_json(os.path.join(made, "metadata.json"))
+    random, first, row, at = numpy.random.default_rng(3), {}, 0, 0
+    arrays = {"indices": numpy.load(os.path.join(made, "indices.npy"))}
+    indptr = numpy.load(os.path.join(made, "indptr.npy"))
+    for kind in about["types"]:
+        first[kind["name"]] = at, kind["count"]
+        at += kind["count"]
+        if width := {"author": 16, "field": 512}.get(kind["name"]):
+            kind["feat_dim"] = width
+            arrays[f"node_feat.{kind['name']}"] = random.random((kind["count"], width), "float32")
+    for relation in about["relations"]:
+        start, n = first[relation["source"]]
+        end = row + first[relation["target"]][1]
+        edges = slice(indptr[row], indptr[end])
+        ranks = (n * random.random(indptr[end] - indptr[row]) ** skew).astype(int)
+        arrays["indices"][edges] = start + random.permutation(n)[ranks]
+        row = end
+    return derive(made, jobs.path(f"skewed{skew}"), arrays, types=about["types"])
+
+
+def width_rows(jobs):
+    """What the machine's cache would save the drive with its slots divided by width as they are,
+    beside the order of all rows by counted visits a byte, and beside other divisions."""
+    papers = {skew: skewed_papers(jobs, skew) for skew in (4, 1)}
+    for skew, batch, fanout in (4, "1024", "15,10"), (4, "64", "10,5"), (1, "64", "10,5"):
+        found = found_by("widths", papers[skew], "--batch", batch, "--fanout", fanout)
+        for i, ratio in enumerate(found["ratios"]):
+            of = {d: found[d][i]["blocks"] for d in ("model", "drive", *DIVISIONS)}
+            row(
+                f"types, skew {skew}, batches of {batch}, {ratio:.0%} cached: blocks of the drive",
+                f"by width {of['model']:.1%} " + " ".join(f"{d} {of[d]:.1%}" for d in DIVISIONS),
+                f"by row {of['drive']:.1%}", of["model"] / of["drive"], 0.9 if skew > 1 else None,
+            )
+
+
 @part
 def part_cache():
     with Jobs() as jobs:
+        width_rows(jobs)
         for graph, arguments in CACHE_GRAPHS.items():
             cache_rows(graph, jobs.generate(graph.lower(), arguments))
         if arxiv := real_graph():

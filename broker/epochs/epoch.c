@@ -227,6 +227,7 @@ static void take_sums(struct sl_epoch *f, const struct sl_batch_entry *entries,
         f->bytes.blocks += e->payload_bytes;
         f->bytes.blocks_near += e->near_bytes;
         f->cache.hits += e->hits;
+        f->cache.misses += sl_batch_misses(e);
         f->cache.hit_bytes += e->hit_bytes;
         f->cache.matched += e->matched;
         f->cache.matched_bytes += e->matched_bytes;
@@ -248,7 +249,6 @@ static void take_sums(struct sl_epoch *f, const struct sl_batch_entry *entries,
         staleness += stale;
         f->updates.staleness_max = SL_MAX(f->updates.staleness_max, stale);
     }
-    f->cache.misses = f->input_nodes - SL_MIN(f->cache.hits, f->input_nodes);
     f->bytes.features = f->cache.hit_bytes + f->cache.matched_bytes + f->cache.miss_bytes;
     f->batches -= f->left;
     f->loss = f->lent ? NAN : weight > 0 ? loss / weight : 0;

@@ -630,7 +630,7 @@ static void epoch_is_over(struct sl_phases *p)
         emit_epoch(p);
         return;
     }
-    p->epoch_waits = !sl_optimum_start(&p->optimum, p->setup.loop, p->arena, p->setup.plan.n_nodes,
+    p->epoch_waits = !sl_optimum_start(&p->optimum, p->setup.loop, p->arena, p->setup.dataset,
                                        f->cache.rows, on_optimum, p);
     if (p->epoch_waits)
         return;

@@ -8,10 +8,14 @@
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
+#include "common/data/features_kind.h"
 #include "common/data/hotness.h"
 #include "common/arena/visit_counts.h"
 
-enum { INLINE_MAX = 1 << 16 }; // vertices and edges below which it takes no millisecond
+enum {
+    INLINE_MAX = 1 << 16, // vertices and edges below which it takes no millisecond
+    READ_BYTES = 256,     // that a row from elsewhere costs beside its own, see ranking.h
+};
 
 // --- what a policy asks for ----------------------------------------------------------------------
 
@@ -59,6 +63,41 @@ bool sl_ranking_needs_visits(const struct sl_config *config)
            (sl_ranking_counted_epochs(config) > 0 || config->cache.report_optimal);
 }
 
+// --- rows of several widths ----------------------------------------------------------------------
+
+// A hotness of every vertex, in place, becomes what its row saves a byte: as the bits of a float,
+// whose order is that of the numbers.
+static void weigh(const struct sl_typed *typed, bool is_visits, uint32_t *hotness)
+{
+    for (uint32_t t = 0; t < typed->n_types; t++) {
+        const struct sl_vertex_type *type = &typed->type[t];
+        const double bytes = (double)sl_type_row_bytes(type);
+        const float worth = bytes > 0 ? (float)((bytes + READ_BYTES) / bytes) : 0;
+        for (uint64_t v = type->first; v < type->first + type->n; v++) {
+            float x = (float)hotness[v];
+            if (is_visits)
+                memcpy(&x, &hotness[v], sizeof x);
+            x *= worth;
+            memcpy(&hotness[v], &x, sizeof x);
+        }
+    }
+}
+
+// The rows of the order from the i-th on that still fit `bytes`, of which *taken are taken. Returns
+// where they end.
+static uint64_t fill(const struct sl_typed *typed, const uint32_t *order, uint64_t n, uint64_t i,
+                     uint64_t bytes, uint64_t *taken)
+{
+    for (; i < n; i++) {
+        const uint32_t t = sl_typed_type_of(typed, order[i]);
+        const uint64_t more = sl_type_row_bytes(&typed->type[t]);
+        if (more > bytes - *taken)
+            break;
+        *taken += more;
+    }
+    return i;
+}
+
 // --- the order -----------------------------------------------------------------------------------
 
 // A metric that no sampler counts, into memory of its own (n_nodes).
@@ -74,9 +113,46 @@ static int compute_hotness(struct sl_ranking *r, uint32_t *hotness)
     return r->kind->hotness(&facts, hotness);
 }
 
+// Whether caches are of so many bytes of rows; else they are of so many rows: of a plain graph, and
+// those that the machine's cache keeps, which has slots of each width.
+static bool is_by_bytes(const struct sl_ranking *r)
+{
+    return r->setup.dataset->typed.n_types > 0 && r->setup.arena->h->spec.rows.n_hot == 0;
+}
+
+// Where the rows end that caches of each tier's size hold.
+static void find_ends(const struct sl_ranking *r, const uint32_t *order,
+                      uint64_t end[SL_VISIT_COUNTS_TIERS_MAX])
+{
+    const struct sl_dataset *ds = r->setup.dataset;
+    const struct sl_visit_counts_tiers *tiers = sl_visit_counts_tiers(r->setup.arena);
+    const uint64_t row_bytes = sl_features_row_bytes(ds);
+    uint64_t i = 0, taken = 0;
+    for (uint32_t t = 0; t < tiers->n; t++)
+        end[t] = i = is_by_bytes(r) ? fill(&ds->typed, order, r->setup.n_nodes, i,
+                                           tiers->end[t] * row_bytes, &taken)
+                                    : tiers->end[t];
+}
+
+// Of sorted tiers, in which a type's vertices stand side by side.
+static void note_types(struct sl_ranking *r, const uint32_t *order, const uint64_t *end)
+{
+    const struct sl_typed *typed = &r->setup.dataset->typed;
+    const uint32_t n_tiers = sl_visit_counts_tiers(r->setup.arena)->n;
+    for (uint64_t i = 0, tier = 0; typed->n_types > 0 && tier < n_tiers; tier++) {
+        uint64_t *held = sl_visit_counts_held(r->setup.arena, (uint32_t)tier);
+        for (uint32_t t = 0; t < typed->n_types; t++) {
+            const uint64_t behind = typed->type[t].first + typed->type[t].n;
+            held[t] = tier ? held[(int64_t)t - typed->n_types] : 0;
+            for (; i < end[tier] && order[i] < behind; i++)
+                held[t]++;
+        }
+    }
+}
+
 // Puts the vertices of each tier in the order of their ids: through a set of all vertices, whose
 // members come out sorted.
-static int sort_tiers(struct sl_ranking *r, uint32_t *order)
+static int sort_tiers(struct sl_ranking *r, const uint64_t *end, uint32_t *order)
 {
     const struct sl_ranking_setup *s = &r->setup;
     const struct sl_visit_counts_tiers *tiers = sl_visit_counts_tiers(s->arena);
@@ -86,7 +162,7 @@ static int sort_tiers(struct sl_ranking *r, uint32_t *order)
         return sl_fail(SL_ENOMEM, "no memory for a set of %llu vertices",
                        (unsigned long long)s->n_nodes);
     for (uint32_t t = 0; t < tiers->n && !atomic_load(&r->cancel); t++) {
-        for (uint64_t at = i; at < tiers->end[t]; at++)
+        for (uint64_t at = i; at < end[t]; at++)
             set[order[at] / 64] |= 1ull << order[at] % 64;
         for (uint64_t w = 0; w < n_words; w++) {
             for (; set[w]; set[w] &= set[w] - 1)
@@ -143,12 +219,19 @@ static int lead_with_widths(struct sl_ranking *r, uint32_t *order)
     return SL_OK;
 }
 
-static int order_vertices(struct sl_ranking *r, const uint32_t *hotness)
+// Of hotness nothing is left.
+static int order_vertices(struct sl_ranking *r, uint32_t *hotness)
 {
     uint32_t *order = sl_visit_counts_order(r->setup.arena);
+    uint64_t end[SL_VISIT_COUNTS_TIERS_MAX];
+    if (is_by_bytes(r))
+        weigh(&r->setup.dataset->typed, r->kind->is_visits, hotness);
     SL_TRY(sl_hotness_order(hotness, r->setup.n_nodes, &r->cancel, order, NULL));
     SL_TRY(lead_with_widths(r, order));
-    return sort_tiers(r, order);
+    find_ends(r, order, end);
+    SL_TRY(sort_tiers(r, end, order));
+    note_types(r, order, end);
+    return SL_OK;
 }
 
 static int rank_vertices(struct sl_ranking *r)
@@ -156,8 +239,7 @@ static int rank_vertices(struct sl_ranking *r)
     const struct sl_ranking_setup *s = &r->setup;
     if (r->kind->counts != SL_VISITS_NONE) {
         // Every block whose visits count has been drawn, so nobody writes any more.
-        const uint32_t *visits = (const uint32_t *)sl_visit_counts_visits(s->arena);
-        SL_TRY(order_vertices(r, visits));
+        SL_TRY(order_vertices(r, (uint32_t *)sl_visit_counts_visits(s->arena)));
         sl_visit_counts_forget_visits(s->arena);
         return SL_OK;
     }
@@ -210,17 +292,42 @@ void sl_ranking_cancel(struct sl_ranking *r)
 
 // --- the best there could have been --------------------------------------------------------------
 
+// Of rows of several widths: that of the order by these visits, of vertices that have features.
+static int best_by_bytes(const struct sl_optimum *o, uint32_t *visits, double *rate)
+{
+    const struct sl_dataset *ds = o->dataset;
+    const uint64_t n = ds->n_nodes;
+    for (uint32_t t = 0; t < ds->typed.n_types; t++)
+        if (sl_type_row_bytes(&ds->typed.type[t]) == 0)
+            memset(visits + ds->typed.type[t].first, 0, ds->typed.type[t].n * sizeof *visits);
+    uint32_t *worth = malloc(2 * n * sizeof *worth), *order = worth + n;
+    uint64_t taken = 0;
+    if (!worth)
+        return SL_ENOMEM;
+    memcpy(worth, visits, n * sizeof *worth);
+    weigh(&ds->typed, false, worth);
+    int rc = sl_hotness_order(worth, n, NULL, order, NULL);
+    if (rc == SL_OK) {
+        const uint64_t bytes = o->capacity * sl_features_row_bytes(ds);
+        *rate = sl_hotness_hit_rate(visits, order, n, fill(&ds->typed, order, n, 0, bytes, &taken));
+    }
+    free(worth);
+    return rc;
+}
+
 // From a copy: the search passes over the visits more than once and relies on their not changing.
 static double best_hit_rate(const struct sl_optimum *o)
 {
     const _Atomic uint32_t *visits = sl_visit_counts_visits(o->arena);
-    uint32_t *copy = malloc(o->n_nodes * sizeof *copy);
+    const uint64_t n = o->dataset->n_nodes;
+    uint32_t *copy = malloc(n * sizeof *copy);
     double rate;
     if (!copy)
         return NAN;
-    for (uint64_t v = 0; v < o->n_nodes; v++)
+    for (uint64_t v = 0; v < n; v++)
         copy[v] = atomic_load_explicit(&visits[v], memory_order_relaxed);
-    if (sl_hotness_optimal_hit_rate(copy, o->n_nodes, o->capacity, &rate) < 0)
+    if ((o->dataset->typed.n_types ? best_by_bytes(o, copy, &rate)
+                                   : sl_hotness_optimal_hit_rate(copy, n, o->capacity, &rate)) < 0)
         rate = NAN;
     free(copy);
     return rate;
@@ -240,11 +347,12 @@ static void optimum_done(uv_work_t *work, int status)
 }
 
 bool sl_optimum_start(struct sl_optimum *o, uv_loop_t *loop, struct sl_arena *arena,
-                      uint64_t n_nodes, uint64_t capacity, void (*on_done)(void *), void *ctx)
+                      const struct sl_dataset *dataset, uint64_t capacity, void (*on_done)(void *),
+                      void *ctx)
 {
     *o = (struct sl_optimum){
         .arena = arena,
-        .n_nodes = n_nodes,
+        .dataset = dataset,
         .capacity = capacity,
         .hit_rate = NAN,
         .busy = true,
@@ -252,7 +360,8 @@ bool sl_optimum_start(struct sl_optimum *o, uv_loop_t *loop, struct sl_arena *ar
         .ctx = ctx,
     };
     o->work.data = o;
-    if (n_nodes > INLINE_MAX && uv_queue_work(loop, &o->work, optimum_work, optimum_done) == 0)
+    if (dataset->n_nodes > INLINE_MAX &&
+        uv_queue_work(loop, &o->work, optimum_work, optimum_done) == 0)
         return false;
     optimum_work(&o->work);
     o->busy = false;

@@ -339,8 +339,7 @@ int sl_job_prepare(struct sl_job *job)
     SL_TRY(sl_job_make_rows(job));
     SL_TRY(sl_job_make_graph(job));
     job->split.need.n_nodes = job->dataset.n_nodes;
-    job->split.need.row_bytes =
-        (uint64_t)job->dataset.feat_dim * sl_dtype_bytes(job->dataset.feat_dtype);
+    job->split.need.row_bytes = sl_features_row_bytes(&job->dataset);
     const uint64_t available = sl_device_memory_available();
     job->split.available_bytes = available - SL_MIN(sl_job_rows_to_come(job), available);
     return job->options.over_nodes ? sl_job_nodes_start(job) : sl_job_start_workers(job);

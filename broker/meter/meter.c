@@ -66,7 +66,7 @@ static void add_extraction(struct sl_meter *meter, const struct sl_batch_entry *
     add_time(meter, SL_LIVE_WAIT, e->train_wait_ns);
     meter->sums.blocks_near_bytes += e->near_bytes;
     meter->sums.hits += e->hits;
-    meter->sums.misses += e->n_input - SL_MIN(e->hits, (uint64_t)e->n_input);
+    meter->sums.misses += sl_batch_misses(e);
     meter->sums.hit_bytes += e->hit_bytes;
     meter->sums.matched_bytes += e->matched_bytes;
     meter->sums.miss_bytes += e->miss_bytes;

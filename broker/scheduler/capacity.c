@@ -49,10 +49,9 @@ void sl_capacity_settle_store(struct sl_config *config, const struct sl_dataset 
         config->store.features = sl_features_choose(ds, available_bytes);
     config->store.features = sl_features_settle(config->store.features, ds);
     const struct sl_cache_site site = {
-        .gpus = gpus && !types, // and keeps none of them
+        .gpus = gpus,
         .reads = reads(config),
         .uniform = sl_sampler_flags[config->sampler.kind] & SL_SAMPLER_UNIFORM,
-        .types = types,
     };
     config->cache.policy = sl_cache_choose(config->cache.policy, &site, &config->cache.why);
 }

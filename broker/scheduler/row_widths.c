@@ -107,43 +107,81 @@ uint64_t sl_row_widths_bytes(const struct sl_row_widths *widths, uint64_t rows)
     return bytes;
 }
 
-static double load_of(const struct sl_row_need *need)
+// The integral of exp(-t) / t from z on, for z > 0.
+static double exponential_integral(double z)
 {
-    return need->wanted * sl_row_blocks(need->row_bytes);
+    enum { TERMS = 60 };
+    double sum = -0.57721566490153286 - log(z), term = 1, fraction = 0;
+    for (int k = 1; z < 1 && k <= TERMS; k++) {
+        term *= -z / k;
+        sum -= term / k;
+    }
+    for (int k = TERMS; z >= 1 && k > 0; k--)
+        fraction = k / (1 + k / (z + fraction));
+    return z < 1 ? sum : exp(-z) / (z + fraction);
 }
 
-// Rows of a width that has `price` bytes for each block that the drive is asked for.
-static uint64_t rows_at(const struct sl_row_need *need, double price, uint64_t least)
+// The z of row_widths.h, of a share of the rows that a mini-batch wants.
+static double find_z(double share)
 {
-    const double rows = price * load_of(need) / (double)each_of(need);
-    const uint64_t fit = rows < (double)need->n_rows ? (uint64_t)rows : need->n_rows;
-    return SL_MIN(SL_MAX(fit, least), need->n_rows);
+    enum { STEPS = 100 };
+    double low = 1e-15, high = 40; // which is all of them
+    for (int i = 0; i < STEPS; i++) {
+        const double z = sqrt(low * high);
+        *(-expm1(-z) + z * exponential_integral(z) <= share ? &low : &high) = z;
+    }
+    return low;
 }
 
-static uint64_t bytes_at(const struct sl_row_widths *widths, uint32_t n, double price,
-                         uint64_t least)
+// A width that competes: how fast its rows get colder.
+struct rival {
+    const struct sl_row_need *need;
+    double a, z; // 0: nobody wants its rows
+};
+
+static struct rival rival_of(const struct sl_row_need *need)
+{
+    const double z = need->wanted > 0 ? find_z(need->wanted / (double)need->n_rows) : 0;
+    return (struct rival){need, z * (double)need->n_rows, z};
+}
+
+// Bytes for each block that is saved with a row that every mini-batch wants.
+static double least_price(const struct rival *r)
+{
+    return (double)each_of(r->need) / sl_row_blocks(r->need->row_bytes);
+}
+
+// Rows of a width whose last one costs no more than `price` bytes for each block that it saves.
+static uint64_t rows_at(const struct rival *r, double price, uint64_t least)
+{
+    const uint64_t n = r->need->n_rows;
+    const double chance = least_price(r) / price;
+    const double rows = r->a > 0 && chance < 1 ? r->a / -log1p(-chance) : 0;
+    const uint64_t fit = rows < (double)n ? (uint64_t)rows : n;
+    return SL_MIN(SL_MAX(fit, least), n);
+}
+
+static uint64_t bytes_at(const struct rival *rivals, uint32_t n, double price, uint64_t least)
 {
     uint64_t bytes = 0;
     for (uint32_t w = 0; w < n; w++)
-        bytes += rows_at(&widths->of[w], price, least) * each_of(&widths->of[w]);
+        bytes += rows_at(&rivals[w], price, least) * each_of(rivals[w].need);
     return bytes;
 }
 
 // The highest price that `bytes` are enough for.
-static double find_price(const struct sl_row_widths *widths, uint32_t n, uint64_t bytes,
-                         uint64_t least)
+static double find_price(const struct rival *rivals, uint32_t n, uint64_t bytes, uint64_t least)
 {
     enum { STEPS = 64 };
-    double low = 0, high = 0; // which all rows are there for
+    double low = 1, high = 1; // which all rows are there for
     for (uint32_t w = 0; w < n; w++)
-        if (load_of(&widths->of[w]) > 0)
-            high = SL_MAX(high, (double)(widths->of[w].n_rows * each_of(&widths->of[w])) /
-                                    load_of(&widths->of[w]));
-    if (bytes_at(widths, n, high, least) <= bytes)
+        if (rivals[w].z > 0)
+            high = SL_MAX(high, least_price(&rivals[w]) / -expm1(-rivals[w].z) * (1 + 1e-9));
+    if (bytes_at(rivals, n, high, least) <= bytes)
         return high;
     for (int i = 0; i < STEPS; i++) {
-        const double middle = (low + high) / 2;
-        *(bytes_at(widths, n, middle, least) <= bytes ? &low : &high) = middle;
+        const double middle = sqrt(low * high);
+        *(bytes_at(rivals, n, middle, least) <= bytes ? &low : &high) = middle;
     }
     return low;
 }
@@ -152,13 +190,16 @@ void sl_row_widths_divide(const struct sl_row_widths *widths, uint64_t bytes, ui
                           struct sl_row_cache_shape *out)
 {
     const uint32_t n = SL_MIN(widths->n, (uint32_t)SL_ROW_WIDTHS_MAX);
-    const double price = find_price(widths, n, bytes, least);
-    uint64_t left = bytes - bytes_at(widths, n, price, least);
+    struct rival rivals[SL_ROW_WIDTHS_MAX] = {0};
+    for (uint32_t w = 0; w < n; w++)
+        rivals[w] = rival_of(&widths->of[w]);
+    const double price = find_price(rivals, n, bytes, least);
+    uint64_t left = bytes - bytes_at(rivals, n, price, least);
     out->n_widths = n;
     for (uint32_t w = 0; w < n; w++) {
         const struct sl_row_need *need = &widths->of[w];
-        uint64_t slots = rows_at(need, price, least);
-        if (load_of(need) > 0) { // what is left of whole rows
+        uint64_t slots = rows_at(&rivals[w], price, least);
+        if (rivals[w].z > 0) { // what is left of whole rows
             const uint64_t more = SL_MIN(left / each_of(need), need->n_rows - slots);
             slots += more;
             left -= more * each_of(need);

@@ -11,12 +11,22 @@
  *
  *      visits * (1 + (bytes - 1) / 4096) / (bytes + 8)
  *
- * A width of which a mini-batch wants m rows costs the drive L = m * blocks. Where visits fall off
- * as 1 / rank (Zipf), the i-th row of a width is visited c / i times, with c as m, so n slots of it
- * have a last row worth L / (n * (bytes + 8)) a byte, up to a logarithm. The best parts are those
- * whose last rows are worth the same: bytes as L. So widths get bytes in proportion to what they
- * cost the drive, a seed's rows at least and not more than all of them; what one does not take the
- * others get.
+ * Where vertices are found as often as 1 / rank (Zipf), a mini-batch wants the i-th row of a width
+ * with chance 1 - exp(-a / i): a hot row is wanted by all of them and by none twice. `a` follows
+ * from how many of the N rows it wants, m = N (1 - exp(-z) + z E1(z)) with z = a / N. The best
+ * parts are those whose last rows are worth the same,
+ *
+ *      (1 - exp(-a / n)) * blocks / (bytes + 8)
+ *
+ * each a seed's rows at least and not more than all of them; what one does not take the others get.
+ * Where a mini-batch wants little of the graph that is bytes in proportion to a * blocks; where it
+ * wants most of it, the narrow rows first.
+ *
+ * Measured beside the order of all rows by their counted visits a byte (tests/bench/widths; papers,
+ * authors and fields of 512, 64 and 2,048 bytes, 2 to 20 % of them cached): of the blocks that are
+ * asked for the cache has at most 0.7 points less (42.5 % for 42.6 %, 14.2 for 14.9) where sources
+ * are met as 1 / rank, and 1.9 less (30.2 % for 32.1 %) where they are met alike. Equal parts have
+ * up to 10.6 points less than that order, the widest rows first up to 53.
  *
  * How many rows of a type a mini-batch wants follows from the mean degrees of the relations: hop by
  * hop, with n * (1 - exp(-found / n)) different ones of n vertices.

@@ -64,8 +64,7 @@ static int busiest(const struct trial *t, double *seconds)
 {
     const struct sl_config *c = t->config;
     const struct sl_roles split = {c->allocation.samplers, c->allocation.trainers};
-    struct sl_budget_need need = {.row_bytes =
-                                      (uint64_t)t->ds->feat_dim * sl_dtype_bytes(t->ds->feat_dtype),
+    struct sl_budget_need need = {.row_bytes = sl_features_row_bytes(t->ds),
                                   .n_nodes = t->ds->n_nodes};
     uint64_t room[SL_CONFIG_MAX_DEVICES], both = 0;
     enum sl_duty duty[SL_CONFIG_MAX_DEVICES];

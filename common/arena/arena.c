@@ -66,7 +66,7 @@ uint64_t sl_arena_layout(const struct sl_arena_spec *spec, struct sl_arena_heade
             (spec->act_banks * h.act_stride + spec->act_rows * spec->jumping_width) * sizeof(float),
         [SL_REGION_PREDICT] = spec->predict_rows * spec->predict_words * sizeof(uint32_t),
         [SL_REGION_VISITS] = spec->visit_rows * sizeof(uint32_t),
-        [SL_REGION_HOT] = sizeof(struct sl_visit_counts) + spec->hot_rows * sizeof(uint32_t),
+        [SL_REGION_HOT] = sl_visit_counts_bytes(spec),
         [SL_REGION_PROBE] = spec->probe_bytes,
         [SL_REGION_ROWS] = sl_row_cache_bytes(&spec->rows),
         [SL_REGION_ASKS] = sl_asks_bytes(&spec->asks),

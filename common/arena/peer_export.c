@@ -158,8 +158,8 @@ static int move_all(const struct sl_peer_export *l, const struct move *moves, ui
 static uint64_t room_to_stay(const struct sl_peer_export *l, const struct sl_peer_export_layout *to)
 {
     const struct sl_peer_export_layout *at = &l->at;
-    if (!(at->held & to->held) || at->first != to->first || at->n_parts != to->n_parts ||
-        at->shift != to->shift)
+    if (l->is_mixed || !(at->held & to->held) || at->first != to->first ||
+        at->n_parts != to->n_parts || at->shift != to->shift)
         return 0;
     const uint64_t fit = l->bytes / (to->n_held * element_bytes(l));
     uint64_t room = SL_MIN(to->wanted, whole_runs(fit, to->shift));

@@ -50,6 +50,7 @@ struct sl_peer_export {
     uint64_t
         plane_bytes[SL_PEER_EXPORT_PLANES]; // of an element; of the second plane 0: there is none
     const char *what;                       // "feature cache", for the log
+    bool is_mixed; // what an element holds depends on how large parts are: none of them stay
 
     struct sl_peer_export_layout at;
     // Its parts behind one another, lowest number first, each of `room` elements. NULL: none.

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "common/arena/segment.h"
+#include "common/base/bits.h"
 
 enum {
     SL_SEQ_BITS = 24,
@@ -147,6 +148,7 @@ struct sl_batch_entry {
     uint64_t train_from_ns;
     uint64_t done_at_ns;
     uint64_t hits;                   // input nodes that the trainer's cache had
+    uint64_t n_bare;                 // ... of types without features, which no cache could have
     uint64_t hit_bytes, miss_bytes;  // feature bytes read from the cache and from the store
     uint64_t near_bytes;             // of the block, copied within the trainer's GPU
     uint64_t matched, matched_bytes; // input nodes that its batch before had on the GPU
@@ -195,6 +197,12 @@ _Static_assert(sizeof(struct sl_cell_record) == 112, "checkpoints hold it as it 
 static inline bool sl_batch_is_timed(const struct sl_batch_entry *e)
 {
     return !e->restored && !e->left;
+}
+
+// Input nodes that have features and were in no cache of a trainer.
+static inline uint64_t sl_batch_misses(const struct sl_batch_entry *e)
+{
+    return e->n_input - SL_MIN(e->hits + e->n_bare, (uint64_t)e->n_input);
 }
 
 struct sl_lease {

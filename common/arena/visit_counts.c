@@ -64,9 +64,61 @@ void sl_visit_counts_forget_visits(struct sl_arena *a)
         atomic_store_explicit(&visits[v], 0, memory_order_relaxed);
 }
 
+// Of the tables by type.
+static uint64_t held_bytes(const struct sl_arena_spec *spec)
+{
+    return spec->hot_rows ? (uint64_t)SL_VISIT_COUNTS_TIERS_MAX * spec->n_types * sizeof(uint64_t)
+                          : 0;
+}
+
+uint64_t sl_visit_counts_bytes(const struct sl_arena_spec *spec)
+{
+    return sizeof(struct sl_visit_counts) + held_bytes(spec) + spec->hot_rows * sizeof(uint32_t);
+}
+
 uint32_t *sl_visit_counts_order(const struct sl_arena *a)
 {
-    return a->h->spec.hot_rows ? (uint32_t *)(sl_visit_counts_of(a) + 1) : NULL;
+    char *held = (char *)(sl_visit_counts_of(a) + 1);
+    return a->h->spec.hot_rows ? (uint32_t *)(void *)(held + held_bytes(&a->h->spec)) : NULL;
+}
+
+uint64_t *sl_visit_counts_held(const struct sl_arena *a, uint32_t tier)
+{
+    uint64_t *held = (uint64_t *)(sl_visit_counts_of(a) + 1);
+    return held_bytes(&a->h->spec) ? held + (uint64_t)tier * a->h->spec.n_types : NULL;
+}
+
+// Rows of a type in the first n tiers.
+static uint64_t rows_in(const struct sl_arena *a, uint32_t n, uint32_t type)
+{
+    const uint64_t *held = n ? sl_visit_counts_held(a, n - 1) : NULL;
+    return n == 0 ? 0 : held ? held[type] : sl_visit_counts_of(a)->tiers.end[n - 1];
+}
+
+struct sl_visit_counts_run sl_visit_counts_run(const struct sl_arena *a, uint32_t tier,
+                                               uint32_t type)
+{
+    const uint32_t n_types = SL_MAX(a->h->spec.n_types, 1u);
+    const uint64_t rank = rows_in(a, tier, type);
+    struct sl_visit_counts_run run = {.rank = rank, .n = rows_in(a, tier + 1, type) - rank};
+    for (uint32_t t = 0; t < n_types; t++)
+        run.place += rows_in(a, tier + (t < type), t);
+    return run;
+}
+
+uint64_t sl_visit_counts_rows(const struct sl_arena *a, uint32_t type, uint64_t size)
+{
+    const struct sl_visit_counts_tiers *tiers = &sl_visit_counts_of(a)->tiers;
+    uint32_t t = 0;
+    if (a->h->spec.n_types == 0)
+        return size;
+    while (t < tiers->n && tiers->end[t] <= size)
+        t++;
+    const uint64_t rows = rows_in(a, t, type), from = t ? tiers->end[t - 1] : 0;
+    if (t == tiers->n)
+        return rows;
+    const double share = (double)(size - from) / (double)(tiers->end[t] - from);
+    return rows + (uint64_t)(share * (double)(rows_in(a, t + 1, type) - rows));
 }
 
 // The smallest of the capacities that is above `last`, 0 when there is none.

@@ -23,6 +23,14 @@
  * hotness alone. A cache of a size in between (there was no memory for more) is a good one still,
  * but holds an arbitrary part of its last tier and not the hottest.
  *
+ * TYPES. Rows of a graph with types are of several widths. A cache's size is counted in rows of the
+ * mean width then (sl_features_row_bytes()), and the order of hotness is by what a row saves a byte
+ * (broker/epochs/ranking.c): a size holds its first rows, as many as it has bytes for. Within a
+ * tier the vertices of a type stand side by side, since their ids do. How many of each type a size
+ * holds is noted beside the tiers, and ranks are counted within the type: rank < what the cache has
+ * of the type is a hit, whatever the other types' rows are. A size in between has of each type the
+ * same share of its last tier.
+ *
  * PROBE. The largest probe batch a sampler measured with, kept for as long as the job: a trainer
  * simulates one training step on it when it starts (FGNN 6.1), and so knows what a step takes of
  * its device's memory and how long it lasts, before the first batch.
@@ -63,6 +71,9 @@ void sl_visit_counts_count(struct sl_arena *a, const uint32_t *nodes, uint32_t n
 // Broker: all counts to zero; gives the memory back.
 void sl_visit_counts_forget_visits(struct sl_arena *a);
 
+// Bytes of the region: tiers, what they hold of each type, and the order.
+uint64_t sl_visit_counts_bytes(const struct sl_arena_spec *spec);
+
 // (hot_rows) vertices, the hottest tier first; NULL without a cache.
 uint32_t *sl_visit_counts_order(const struct sl_arena *a);
 // Broker, before it makes the order: the sizes that caches may have, in any order, repeated or not.
@@ -71,6 +82,22 @@ uint32_t *sl_visit_counts_order(const struct sl_arena *a);
 void sl_visit_counts_set_tiers(struct sl_arena *a, const uint64_t *capacity, uint32_t n);
 // As they were set; none to begin with. They stay as they are once a generation is published.
 const struct sl_visit_counts_tiers *sl_visit_counts_tiers(const struct sl_arena *a);
+
+// Broker, once it has made the order of a graph with types: rows of each type (n_types) that caches
+// of this tier's size hold, without which there is none of any. NULL: a plain graph.
+uint64_t *sl_visit_counts_held(const struct sl_arena *a, uint32_t tier);
+
+// The vertices of a type (0 of a plain graph) in one tier of the order.
+struct sl_visit_counts_run {
+    uint64_t place; // where they stand in the order
+    uint64_t rank;  // of the first of them
+    uint64_t n;
+};
+struct sl_visit_counts_run sl_visit_counts_run(const struct sl_arena *a, uint32_t tier,
+                                               uint32_t type);
+// Rows of a type that a cache of so many rows of the mean width holds; of a plain graph all.
+uint64_t sl_visit_counts_rows(const struct sl_arena *a, uint32_t type, uint64_t size);
+
 // Generation of the published order: 0 = none yet.
 uint32_t sl_visit_counts_generation(const struct sl_arena *a);
 // Broker: publishes tiers and order, which do not change any more. Wakes standby trainers, so that

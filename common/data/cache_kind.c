@@ -56,9 +56,6 @@ enum sl_cache_policy sl_cache_choose(enum sl_cache_policy asked, const struct sl
     *why = NULL;
     if (asked != SL_CACHE_AUTO)
         return asked;
-    *why = "no cache keeps rows of several widths yet";
-    if (site->types)
-        return SL_CACHE_NONE;
     *why = "features are in the memory of the cores that train";
     if (!site->gpus && !site->reads)
         return SL_CACHE_NONE;

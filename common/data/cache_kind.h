@@ -76,7 +76,6 @@ struct sl_cache_site {
     bool gpus;    // train
     bool reads;   // features are read from the drive (features_kind.h)
     bool uniform; // is how neighbours are sampled
-    bool types;   // of several widths
 };
 
 // What AUTO becomes, and every other policy stays. *why is a text that stays, NULL for the others.

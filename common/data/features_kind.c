@@ -2,6 +2,8 @@
 
 #include <stddef.h>
 
+#include "common/base/bits.h"
+
 #define ROW(name, word_, what, ...)      [SL_FEATURES_##name] = {.word = word_, __VA_ARGS__},
 #define WORD(name, word_, what, ...)     [SL_FEATURES_##name] = word_,
 #define SENTENCE(name, word_, what, ...) " " word_ ": " what "."
@@ -18,6 +20,13 @@ uint64_t sl_features_bytes(const struct sl_dataset *ds)
     for (uint32_t i = 0; i < ds->typed.n_types; i++)
         bytes += sl_type_feature_bytes(&ds->typed.type[i]);
     return bytes;
+}
+
+uint64_t sl_features_row_bytes(const struct sl_dataset *ds)
+{
+    if (ds->typed.n_types == 0)
+        return ds->feat_dim * sl_dtype_bytes(ds->feat_dtype);
+    return ds->n_nodes ? sl_div_up(sl_features_bytes(ds), ds->n_nodes) : 0;
 }
 
 uint64_t sl_topology_bytes(const struct sl_dataset *ds)

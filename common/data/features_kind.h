@@ -40,6 +40,9 @@ extern const char sl_features_doc[];                                       // wh
 // Bytes of the features that are here, and of what else of the data set a job has in memory.
 uint64_t sl_features_bytes(const struct sl_dataset *ds);
 uint64_t sl_topology_bytes(const struct sl_dataset *ds);
+// Of one vertex's features; of a graph with types the mean of all vertices, rounded up: what sizes
+// of caches are counted in.
+uint64_t sl_features_row_bytes(const struct sl_dataset *ds);
 
 // What a kind is for this data set: of a shard rows of other nodes must be read, of a whole data
 // set there are none.

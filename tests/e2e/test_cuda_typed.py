@@ -8,6 +8,7 @@ from test_bad_input import refused
 from test_cuda import CPU, PLUGIN, SANITIZED, gpu, run
 from test_typed_edges import papers as papers_of_edges
 from test_typed_jobs import papers
+from test_typed_store import wide
 
 NOT_UNDER = {"address": SANITIZED}
 
@@ -84,6 +85,46 @@ def test_features_of_edges_get_to_gpus_in_other_ways(box, way):
         of_edges(box, [gpu(0), gpu(1)])
     else:
         of_edges(box, [CPU, gpu(0)], {"SLUICE_SIMT_READ_ONLY": "1"})
+
+
+def kept(box, devices, env=None, **changes):
+    """Rows of the types that have features, in caches of GPUs, with the results of cores."""
+    report = compare(box, devices, env=env, dataset=wide(box, types=("field",)), **changes)
+    types = {t["name"]: t for t in report["types"]}
+    last = report["epochs"][-1]["cache"]
+    assert last["hits"] > 0 and types["paper"]["hits"] > 0 == types["author"]["hits"], types
+    for t in types.values():
+        assert 4 * t["feat_dim"] * t["hits"] == t["hit_bytes"], t
+    return report
+
+
+@cases("mapped", "staged")
+def test_a_gpu_keeps_rows_of_several_widths(box, way):
+    env = {"SLUICE_SIMT_READ_ONLY": "1"} if way == "mapped" else {}
+    report = kept(box, [CPU, gpu(0)], env=env, cache={"policy": "expected", "ratio": 0.4})
+    paper = next(t for t in report["types"] if t["name"] == "paper")
+    assert paper["miss_bytes"] > 0, paper
+
+
+@cases("two-gpus", "in-turn")
+def test_more_gpus_keep_rows_of_their_own(box, name):
+    """A block that stays on the GPU of its sampler has ranks of the processor's, behind it."""
+    more = {"allocation": {"samplers": "auto", "trainers": "auto"}} if name == "in-turn" else {}
+    devices = [gpu(0)] if name == "in-turn" else [gpu(0), gpu(1)]
+    kept(box, devices, cache={"policy": "presc", "ratio": 0.5}, **more)
+
+
+@cases("one_copy", "alone")
+def test_gpus_share_rows_of_several_widths(box, placement):
+    """Dealt out by the rank within the type; and what is not there is in no other place."""
+    report = kept(box, [CPU, CPU, gpu(0), gpu(1)], cache={"policy": "expected", "ratio": 0.3},
+                  allocation={"samplers": 2, "trainers": 2, "switching": False},
+                  updates={"mode": "ordered", "batches_per_update": 2},
+                  there={"store": {"placement": placement}})
+    links = {(link["reader"], link["from"]) for link in report["store"]["links"]
+             if link["kind"] == "features"}
+    assert {(2, "2"), (3, "3")} <= links, links
+    assert ({(2, "3"), (3, "2")} <= links) == (placement == "one_copy"), links
 
 
 BY_RELATION = {

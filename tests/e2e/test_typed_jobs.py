@@ -102,7 +102,6 @@ REFUSED = {
         ("sampler.fanout", "same relation"),
     'sampler.fanout={"writes": [1, 1], "*": [1]}': ("sampler.fanout", '"*": found 1 entry'),
     "sampler.kind=walk": ("sampler.kind", '"walk"', "khop"),
-    "cache.policy=degree": ("cache.policy", "auto or none", 'store.features to "storage"'),
     "order.kind=proximity": ("order.kind", "shuffled"),
 }
 

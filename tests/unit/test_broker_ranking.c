@@ -1,4 +1,5 @@
-// The hotness order of a graph with types, whose cache of rows has slots of several widths.
+// The hotness order of a graph with types: of a cache of rows with slots of several widths, and of
+// trainers' caches, which are so many bytes.
 #include "tests/unit/suite.h"
 #include "tests/unit/test_arena_fixture.h"
 
@@ -28,11 +29,11 @@ static void on_done(void *ctx)
 }
 
 // Vertices [0, n) of the order are in rising order: a tier.
-static void rank(const struct sl_config *config, uint64_t n)
+static void rank(const struct sl_config *config, const uint64_t *sizes, uint32_t n)
 {
     static struct sl_ranking ranking;
     int done = 0;
-    sl_visit_counts_set_tiers(&arena, &n, 1);
+    sl_visit_counts_set_tiers(&arena, sizes, n);
     ranking = (struct sl_ranking){0};
     sl_ranking_start(&ranking, &(struct sl_ranking_setup){.arena = &arena,
                                                           .config = config,
@@ -59,13 +60,14 @@ LOOP_TEST(the_hottest_of_each_width_lead, 0, 3)
         .n_state = 1,
         .batches_per_update = 1,
         .hot_rows = N,
+        .n_types = 4,
         .payload_bytes = 1 << 20,
         .rows = {.n_rows = N,
                  .n_slots = n_hot / 3 * 4,
                  .n_hot = n_hot,
                  .n_widths = 2,
                  .width = {{40, quota[_i][0] / 3 * 4}, {12, quota[_i][1] / 3 * 4}}}});
-    rank(&config, n_hot);
+    rank(&config, &n_hot, 1);
     ck_assert_int_eq(sl_hotness_random(SEED, N, NULL, hotness), SL_OK);
     ck_assert_int_eq(sl_hotness_order(hotness, N, NULL, order, NULL), SL_OK);
     uint64_t left[] = {quota[_i][0], quota[_i][1], 0};
@@ -80,6 +82,81 @@ LOOP_TEST(the_hottest_of_each_width_lead, 0, 3)
         ck_assert(!seen[found[i]]);
         seen[found[i]] = true;
         ck_assert_int_eq(hot[found[i]], i < n_hot);
+    }
+    destroy_arena();
+}
+
+// What a row saves a byte, as ranking.h says it.
+static double worth(uint32_t v, const uint32_t *hotness)
+{
+    const double bytes = (double)sl_type_row_bytes(&type[type_of(v)]);
+    return bytes > 0 ? (double)hotness[v] * (bytes + 256) / bytes : 0;
+}
+
+static uint64_t bytes_of(uint32_t v)
+{
+    return sl_type_row_bytes(&type[type_of(v)]);
+}
+
+/*
+ * Two sizes: those that save most a byte come first, as many as there are bytes for, and the table
+ * says how many of each type; sizes in between have a share of the last tier.
+ */
+TEST(caches_are_of_the_rows_that_save_most_a_byte)
+{
+    static uint32_t hotness[N];
+    const struct sl_config config = {.seed = SEED, .cache.policy = SL_CACHE_RANDOM};
+    const uint64_t sizes[] = {150, 500}, unit = (300 * 40 + 200 * 12 + 300 * 40 + N - 1) / N;
+    uint64_t at = 0, taken = 0;
+    double least = 1e30;
+    create_arena(&(struct sl_arena_spec){.n_devices = 1,
+                                         .n_cells = 8,
+                                         .n_train = 1,
+                                         .n_params = 1,
+                                         .n_state = 1,
+                                         .batches_per_update = 1,
+                                         .hot_rows = N,
+                                         .n_types = 4,
+                                         .payload_bytes = 1 << 20});
+    rank(&config, sizes, 2);
+    ck_assert_int_eq(sl_hotness_random(SEED, N, NULL, hotness), SL_OK);
+    const uint32_t *order = sl_visit_counts_order(&arena);
+    uint64_t had[4] = {0};
+    for (uint32_t tier = 0; tier < 2; tier++) {
+        const uint64_t *held = sl_visit_counts_held(&arena, tier);
+        double most = 0, last = 1e30;
+        uint64_t n = 0;
+        for (uint32_t t = 0; t < 4; t++) {
+            const struct sl_visit_counts_run run = sl_visit_counts_run(&arena, tier, t);
+            ck_assert_uint_eq(run.place, at);
+            ck_assert_uint_eq(run.rank, had[t]);
+            ck_assert_uint_eq(run.n, held[t] - had[t]);
+            for (uint64_t i = 0; i < run.n; i++) {
+                const uint32_t v = order[run.place + i];
+                ck_assert_uint_eq(type_of(v), t);
+                ck_assert(i == 0 || order[run.place + i - 1] < v);
+                most = SL_MAX(most, worth(v, hotness));
+                last = SL_MIN(last, worth(v, hotness));
+                taken += bytes_of(v);
+            }
+            ck_assert_uint_eq(sl_visit_counts_rows(&arena, t, sizes[tier]), held[t]);
+            had[t] = held[t];
+            at += run.n;
+            n += run.n;
+        }
+        ck_assert_uint_gt(n, 0);
+        ck_assert(most <= least * 1.0001);
+        least = last;
+        ck_assert_uint_le(taken, sizes[tier] * unit);
+        ck_assert_uint_gt(taken + 40, sizes[tier] * unit);
+    }
+    ck_assert_uint_eq(had[1], 0); // no features
+    for (uint32_t t = 0; t < 4; t += 2) {
+        const uint64_t low = sl_visit_counts_held(&arena, 0)[t];
+        const uint64_t middle = sl_visit_counts_rows(&arena, t, (150 + 500) / 2);
+        ck_assert_uint_eq(middle, low + (had[t] - low) / 2);
+        ck_assert_uint_eq(sl_visit_counts_rows(&arena, t, N), had[t]);
+        ck_assert_uint_eq(sl_visit_counts_rows(&arena, t, 0), 0);
     }
     destroy_arena();
 }

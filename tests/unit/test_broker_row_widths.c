@@ -32,19 +32,47 @@ TEST(one_width_has_it_all)
     ck_assert_uint_eq(divide(&w, 640000, 10).n_slots, 1000); // there are no more
 }
 
-// Blocks that rows save the drive where the i-th of a width is met as often as 1 / i.
+// Of the first n rows those that a mini-batch wants, the k-th with chance 1 - exp(-a / k).
+static double wanted_of(double a, uint64_t n)
+{
+    double sum = 0;
+    for (uint64_t k = 1; k <= n; k++)
+        sum -= expm1(-a / (double)k);
+    return sum;
+}
+
+// Blocks that rows save the drive.
 static double saved(const struct sl_row_widths *w, const struct sl_row_cache_shape *s)
 {
     double blocks = 0;
-    for (uint32_t i = 0; i < w->n; i++)
-        for (uint64_t k = 1; k <= s->width[i].n_slots; k++)
-            blocks += w->of[i].wanted / (double)k * sl_row_blocks(w->of[i].row_bytes);
+    for (uint32_t i = 0; i < w->n; i++) {
+        double low = 0, high = 40.0 * (double)w->of[i].n_rows;
+        for (int step = 0; step < 60; step++) {
+            const double a = (low + high) / 2;
+            *(wanted_of(a, w->of[i].n_rows) < w->of[i].wanted ? &low : &high) = a;
+        }
+        blocks += wanted_of(low, s->width[i].n_slots) * sl_row_blocks(w->of[i].row_bytes);
+    }
     return blocks;
 }
 
+// Than this division: moving bytes from any width to any other saves less.
+static void no_other_is_better(const struct sl_row_widths *w, const struct sl_row_cache_shape *best)
+{
+    for (uint32_t from = 0; from < w->n; from++)
+        for (uint32_t to = 0; to < w->n; to++) {
+            struct sl_row_cache_shape other = *best;
+            const uint64_t moved =
+                SL_MIN(best->width[from].n_slots * w->of[from].row_bytes / 16, (uint64_t)1 << 20);
+            other.width[from].n_slots -= moved / (w->of[from].row_bytes + 8);
+            other.width[to].n_slots += moved / (w->of[to].row_bytes + 8);
+            if (from != to && other.width[to].n_slots <= w->of[to].n_rows)
+                ck_assert_double_lt(saved(w, &other), saved(w, best));
+        }
+}
+
 /*
- * A narrow row is worth more a byte, since a read of one block brings no more of it. Moving bytes
- * from any width to any other saves less.
+ * A narrow row is worth more a byte, since a read of one block brings no more of it.
  */
 TEST(bytes_go_where_they_save_the_drive_most)
 {
@@ -53,18 +81,18 @@ TEST(bytes_go_where_they_save_the_drive_most)
     ck_assert_uint_eq(shape.width[1].n_slots, 30000); // 2 MiB for all of them
     ck_assert_uint_gt(shape.width[0].n_slots, 10 * shape.width[2].n_slots);
     ck_assert_uint_gt(sl_row_cache_room(&shape), (20 << 20) - 3 * 5000);
-    const double best = saved(&w, &shape);
-    for (uint32_t from = 0; from < 3; from++)
-        for (uint32_t to = 0; to < 3; to++) {
-            struct sl_row_cache_shape other = shape;
-            const uint64_t moved =
-                SL_MIN(shape.width[from].n_slots * w.of[from].row_bytes / 4, (uint64_t)1 << 20);
-            if (from == to || to == 1) // which has all
-                continue;
-            other.width[from].n_slots -= moved / (w.of[from].row_bytes + 8);
-            other.width[to].n_slots += moved / (w.of[to].row_bytes + 8);
-            ck_assert_double_lt(saved(&w, &other), best);
-        }
+    no_other_is_better(&w, &shape);
+}
+
+// A mini-batch wants most rows of the wide ones: they are all alike then.
+TEST(narrow_rows_come_first_where_most_rows_are_wanted)
+{
+    const struct sl_row_widths w = {2, {{512, 20000, 17000}, {64, 10000, 3000}}};
+    const struct sl_row_cache_shape few = divide(&w, 144000, 0), more = divide(&w, 2 << 20, 0);
+    ck_assert_uint_eq(few.width[0].n_slots, 0);
+    ck_assert_uint_eq(few.width[1].n_slots, 2000);
+    ck_assert_uint_gt(more.width[0].n_slots, 1000);
+    no_other_is_better(&w, &more);
 }
 
 TEST(what_nobody_wants_has_the_least)

@@ -139,7 +139,6 @@ static const struct {
     {"}, \"task\": {\"kind\": \"link\", \"hard\": {\"kind\": \"walks\"}}",
      "task.hard.kind: found \"walks\"", "one relation"},
     {"}, \"order\": {\"kind\": \"proximity\"}", "order.kind: found \"proximity\"", "shuffled"},
-    {"}, \"cache\": {\"policy\": \"degree\"}", "cache.policy: found \"degree\"", "auto or none"},
 };
 
 TEST(what_typed_graphs_lack_is_refused_with_its_key)

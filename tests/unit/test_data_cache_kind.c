@@ -64,14 +64,6 @@ LOOP_TEST(auto_keeps_rows_on_gpus_and_where_they_are_read_from_the_drive, 0, SL_
     }
 }
 
-TEST(auto_keeps_no_rows_of_several_widths)
-{
-    const struct sl_cache_site site = {.gpus = true, .uniform = true, .types = true};
-    const char *why;
-    ck_assert_int_eq(sl_cache_choose(SL_CACHE_AUTO, &site, &why), SL_CACHE_NONE);
-    ck_assert_ptr_nonnull(strstr(why, "widths"));
-}
-
 LOOP_TEST(each_has_a_word_of_its_own_and_says_what_it_keeps, 0, SL_CACHE_COUNT)
 {
     char said[64];

@@ -201,7 +201,7 @@ TEST(they_are_gathered_type_after_type)
             at += sl_align_up((uint64_t)n * type->feat_dim * each, 64);
         }
         ck_assert_uint_le(at, buffer.features.bytes);
-        ck_assert_uint_eq(result.miss_bytes, sl_rows_block_bytes(&g.ds, block));
+        ck_assert_uint_eq(result.miss_bytes, tb_feature_bytes(&g.ds.typed, block));
     }
     sl_batch_buffer_fini(&buffer);
     sl_gather_fini(&gather);
@@ -308,7 +308,7 @@ TEST(they_are_the_same_from_the_drive)
                        (const char *)buffer.x +
                            sl_typed_rows_at(block, &g.ds.typed, t, gather.half),
                        gather.half);
-        ck_assert_uint_eq(result.miss_bytes, sl_rows_block_bytes(&g.ds, block));
+        ck_assert_uint_eq(result.miss_bytes, tb_feature_bytes(&g.ds.typed, block));
         free(gather.source.shared.head);
         sl_batch_buffer_fini(&buffer);
         sl_gather_fini(&gather);

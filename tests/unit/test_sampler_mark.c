@@ -15,16 +15,22 @@ enum { N_MAX = 4099 };
 
 static struct sl_marker marker;
 
-static void open_order(uint32_t n)
+static void open_order_of(uint32_t n, uint32_t n_types)
 {
     const struct sl_arena_spec spec = {.n_devices = 1,
                                        .n_cells = 1,
                                        .n_params = 1,
                                        .batches_per_update = 1,
                                        .hot_rows = n,
+                                       .n_types = n_types,
                                        .payload_bytes = SL_ARENA_CHUNK_BYTES};
     create_arena(&spec);
     memset(&marker, 0, sizeof marker);
+}
+
+static void open_order(uint32_t n)
+{
+    open_order_of(n, 0);
 }
 
 static void teardown(void)
@@ -94,7 +100,7 @@ LOOP_TEST(one_tier_of_any_size, 0, SL_COUNT_OF(sizes))
         publish(n, &limit, 1, i + 1);
         must(sl_marker_refresh(&marker, &arena, n));
         ck_assert_uint_eq(marker.generation, i + 1);
-        ck_assert_uint_eq(marker.bytes, limit ? sl_marker_bytes(n, 1) : 0);
+        ck_assert_uint_eq(marker.bytes, limit ? sl_marker_bytes(n, 0, 1) : 0);
         expect_ranks(n, limit);
     }
 }
@@ -149,6 +155,60 @@ LOOP_TEST(what_is_no_order_is_refused, 0, 6)
     ck_assert_uint_eq(marker.generation, 0);
     ck_assert_ptr_null(marker.words);
     ck_assert_ptr_nonnull(strstr(sl_error_message(), "hotness order"));
+}
+
+// Types that begin and end within a word, one without vertices; ranks are counted within each.
+enum { TYPES = 5, TYPED = 20 + 13 + 1 + 900 };
+static struct sl_vertex_type types[TYPES] = {{.n = 20},
+                                             {.first = 20, .n = 13},
+                                             {.first = 33},
+                                             {.first = 33, .n = 1},
+                                             {.first = 34, .n = 900}};
+static const struct sl_typed typed = {.n_types = TYPES, .type = types};
+
+// By tier, and type and id within each. wanted: of each vertex.
+static void publish_types(uint32_t n_tiers, uint32_t *wanted)
+{
+    uint32_t *order = sl_visit_counts_order(&arena);
+    uint64_t ends[SL_VISIT_COUNTS_TIERS_MAX], held[TYPES] = {0}, at = 0;
+    uint32_t tier_of[TYPED];
+    memset(wanted, 0xff, TYPED * sizeof *wanted);
+    for (uint32_t v = 0; v < TYPED; v++)
+        tier_of[v] = (uint32_t)random() % (n_tiers + 1);
+    for (uint32_t tier = 0; tier < n_tiers; tier++) {
+        for (uint32_t t = 0; t < TYPES; t++)
+            for (uint64_t v = types[t].first; v < types[t].first + types[t].n; v++)
+                if (tier_of[v] == tier) {
+                    order[at++] = (uint32_t)v;
+                    wanted[v] = (uint32_t)held[t]++;
+                }
+        memcpy(sl_visit_counts_held(&arena, tier), held, sizeof held);
+        ends[tier] = at / 2 + tier; // in rows of the mean width
+    }
+    sl_visit_counts_set_tiers(&arena, ends, n_tiers);
+    ck_assert_uint_eq(sl_visit_counts_tiers(&arena)->n, n_tiers);
+    sl_visit_counts_publish(&arena, n_tiers);
+}
+
+LOOP_TEST(types_have_words_of_their_own, 1, SL_VISIT_COUNTS_TIERS_MAX + 1)
+{
+    static uint32_t nodes[TYPED], ranks[TYPED], wanted[TYPED];
+    open_order_of(TYPED, TYPES);
+    publish_types((uint32_t)_i, wanted);
+    marker.typed = NULL;
+    ck_assert_int_eq(sl_marker_refresh(&marker, &arena, TYPED), SL_EPROTO); // it is no plain graph
+    marker.typed = &typed;
+    must(sl_marker_refresh(&marker, &arena, TYPED));
+    const struct sl_kernels *both[] = {sl_kernels_ref(), sl_kernels_cpu()};
+    for (uint32_t v = 0; v < TYPED; v++)
+        nodes[v] = v;
+    for (size_t k = 0; k < 2; k++)
+        for (uint32_t t = 0; t < TYPES; t++) {
+            const struct sl_rank_index index = sl_marker_index(&marker.index, &typed, t);
+            const uint64_t first = types[t].first;
+            must(both[k]->mark_ranks(&index, nodes + first, (uint32_t)types[t].n, ranks + first));
+            ck_assert_int_eq(memcmp(ranks + first, wanted + first, types[t].n * sizeof *ranks), 0);
+        }
 }
 
 // A graph of more vertices than there is memory for: only its tier's end is real. Sanitizers need

@@ -52,12 +52,12 @@ static void assert_loaded(const struct scene *s, uint64_t rows)
     const struct sl_dataset *ds = &s->g.ds;
     uint64_t bytes = ds->feat_dim * sl_dtype_bytes(ds->feat_dtype);
     const uint32_t *order = sl_visit_counts_order(&s->f.arena);
-    ck_assert_uint_eq(s->cache.n_rows, rows);
+    ck_assert_uint_eq(s->cache.near[0].n_rows, rows);
     ck_assert_uint_eq(atomic_load(&s->seat->cache_loaded), rows);
     ck_assert_uint_eq(atomic_load(&s->seat->cache_generation), s->cache.generation);
     for (uint64_t r = 0; r < rows; r++)
-        ck_assert_msg(memcmp(s->cache.rows + r * bytes, (const char *)ds->feat + order[r] * bytes,
-                             bytes) == 0,
+        ck_assert_msg(memcmp(s->cache.near[0].rows + r * bytes,
+                             (const char *)ds->feat + order[r] * bytes, bytes) == 0,
                       "row %llu is not that of vertex %u", (unsigned long long)r, order[r]);
 }
 
@@ -90,7 +90,7 @@ TEST(nothing_is_loaded_before_there_is_an_order)
     scene_init(&s, NODES, FEATURES, 0, sl_kernels_ref());
     ask(&s, 50);
     assert_loaded(&s, 0);
-    ck_assert_ptr_null(s.cache.rows);
+    ck_assert_ptr_null(s.cache.near[0].rows);
     farm_publish_order(&s.f, 1);
     sl_cache_refresh(&s.cache);
     assert_loaded(&s, 50);
@@ -109,8 +109,8 @@ TEST(grows_and_shrinks)
         ask(&s, steps[i]);
         assert_loaded(&s, steps[i]);
         // What was given up is not kept.
-        ck_assert_uint_le(s.cache.bytes, sl_align_up(steps[i] * WIDE * 4, 2 << 20));
-        ck_assert((s.cache.rows == NULL) == (steps[i] == 0));
+        ck_assert_uint_le(s.cache.near[0].bytes, sl_align_up(steps[i] * WIDE * 4, 2 << 20));
+        ck_assert((s.cache.near[0].rows == NULL) == (steps[i] == 0));
     }
     scene_fini(&s);
 }
@@ -121,10 +121,10 @@ TEST(shrinking_takes_no_time_and_no_other_rows)
     scene_init(&s, NODES, FEATURES, 0, sl_kernels_ref());
     farm_publish_order(&s.f, 1);
     ask(&s, 150);
-    const char *rows = s.cache.rows;
+    const char *rows = s.cache.near[0].rows;
     uint64_t load_ns = s.cache.load_ns;
     ask(&s, 149);
-    ck_assert_ptr_eq(s.cache.rows, rows);
+    ck_assert_ptr_eq(s.cache.near[0].rows, rows);
     ck_assert_uint_eq(s.cache.load_ns, load_ns);
     assert_loaded(&s, 149);
     // Nothing to do: not even the seat is written.
@@ -143,7 +143,8 @@ static struct sl_block *ranked_block(struct scene *s, uint32_t generation)
 static uint64_t held_of(struct scene *s, const struct sl_block *block)
 {
     struct sl_spread spread;
-    sl_cache_spread(&s->cache, block, &spread);
+    sl_cache_open(&s->cache);
+    sl_cache_spread(&s->cache, block, 0, &spread);
     ck_assert_uint_eq(spread.n_parts, 0); // on cores there are none
     return spread.n_near;
 }
@@ -177,13 +178,13 @@ TEST(filling_stops_with_the_job)
     s.pulse.stop = &stop;
     farm_publish_order(&s.f, 1);
     ask(&s, 100);
-    ck_assert_uint_eq(s.cache.n_rows, 0);
+    ck_assert_uint_eq(s.cache.near[0].n_rows, 0);
     atomic_store(&stop, false);
     sl_cache_refresh(&s.cache);
     assert_loaded(&s, 100);
     sl_arena_abort(&s.f.arena, SL_ABORT_STOP);
     ask(&s, 150);
-    ck_assert_uint_eq(s.cache.n_rows, 100);
+    ck_assert_uint_eq(s.cache.near[0].n_rows, 100);
     scene_fini(&s);
 }
 
@@ -209,9 +210,9 @@ TEST(want_of_memory_makes_a_smaller_cache)
     limit.rlim_cur = address_space() + (20 << 20);
     ck_assert_int_eq(setrlimit(RLIMIT_AS, &limit), 0);
     ask(&s, ROWS);
-    ck_assert_uint_gt(s.cache.n_rows, 0);
-    ck_assert_uint_lt(s.cache.n_rows, ROWS / 2);
-    assert_loaded(&s, s.cache.n_rows);
+    ck_assert_uint_gt(s.cache.near[0].n_rows, 0);
+    ck_assert_uint_lt(s.cache.near[0].n_rows, ROWS / 2);
+    assert_loaded(&s, s.cache.near[0].n_rows);
     // It is not tried again with every batch.
     uint64_t load_ns = s.cache.load_ns;
     sl_cache_refresh(&s.cache);
@@ -219,7 +220,7 @@ TEST(want_of_memory_makes_a_smaller_cache)
     limit.rlim_cur = address_space() - (1 << 20);
     ck_assert_int_eq(setrlimit(RLIMIT_AS, &limit), 0);
     ask(&s, ROWS - 1);
-    assert_loaded(&s, s.cache.n_rows);
+    assert_loaded(&s, s.cache.near[0].n_rows);
     scene_fini(&s);
 }
 #endif
@@ -273,8 +274,8 @@ TEST(hits_come_from_the_cache_and_misses_from_the_store)
     farm_publish_order(&s.f, 1);
     ask(&s, NODES / 2);
     // Rows that can be told apart from the store's.
-    float *rows = (float *)(void *)s.cache.rows;
-    for (uint32_t i = 0; i < s.cache.n_rows * FEATURES; i++)
+    float *rows = (float *)(void *)s.cache.near[0].rows;
+    for (uint32_t i = 0; i < s.cache.near[0].n_rows * FEATURES; i++)
         rows[i] += 1000;
     struct sl_block *b = ranked_block(&s, 1);
     struct sl_gather gather;

@@ -14,9 +14,9 @@ static void assert_loaded(const struct scene *s, uint64_t rows)
     const struct sl_dataset *ds = &s->g.ds;
     uint64_t bytes = sl_rows_bytes(ds);
     const uint32_t *order = sl_visit_counts_order(&s->f.arena);
-    ck_assert_uint_eq(s->cache.n_rows, rows);
+    ck_assert_uint_eq(s->cache.near[0].n_rows, rows);
     ck_assert_uint_eq(atomic_load(&s->seat->cache_loaded), rows);
-    char *there = rows ? gpu_get(s->gpu.device, s->cache.rows, rows * bytes) : NULL;
+    char *there = rows ? gpu_get(s->gpu.device, s->cache.near[0].rows, rows * bytes) : NULL;
     for (uint64_t r = 0; r < rows; r++)
         ck_assert_msg(memcmp(there + r * bytes, (const char *)ds->feat + order[r] * bytes, bytes) ==
                           0,
@@ -318,7 +318,7 @@ LOOP_TEST(cache_grows_and_shrinks, 0, 2)
         uint64_t load_ns = s.cache.load_ns;
         ask(&s, steps[i]);
         assert_loaded(&s, SL_MIN(steps[i], (uint64_t)NODES));
-        ck_assert_uint_eq(s.cache.bytes, s.cache.n_rows * sl_rows_bytes(&s.g.ds));
+        ck_assert_uint_eq(s.cache.near[0].bytes, s.cache.near[0].n_rows * sl_rows_bytes(&s.g.ds));
         ck_assert(!shrinks || s.cache.load_ns == load_ns); // what is there is not loaded again
     }
     farm_publish_order(&s.f, 2);
@@ -335,12 +335,12 @@ TEST(want_of_device_memory_makes_a_smaller_cache)
     scene_init(&s, ROWS, WIDE, 0, BUDGET);
     farm_publish_order(&s.f, 1);
     ask(&s, ROWS);
-    ck_assert_uint_gt(s.cache.n_rows, BUDGET / 2 / (WIDE * 4));
-    ck_assert_uint_lt(s.cache.n_rows, BUDGET / (WIDE * 4));
-    assert_loaded(&s, s.cache.n_rows);
+    ck_assert_uint_gt(s.cache.near[0].n_rows, BUDGET / 2 / (WIDE * 4));
+    ck_assert_uint_lt(s.cache.near[0].n_rows, BUDGET / (WIDE * 4));
+    assert_loaded(&s, s.cache.near[0].n_rows);
     // There is no room for the old and the new one beside each other: filled again.
     uint64_t load_ns = s.cache.load_ns;
-    uint32_t fewer = s.cache.n_rows - 10;
+    uint32_t fewer = s.cache.near[0].n_rows - 10;
     ask(&s, fewer);
     assert_loaded(&s, fewer);
     ck_assert_uint_gt(s.cache.load_ns, load_ns);

@@ -152,7 +152,7 @@ static struct crew_answer gather(struct self *t)
         ck_assert_msg(sl_gather_block(&t->gather, &t->cache, b, NULL, &buffer, &result) == SL_OK,
                       "%s", sl_error_message());
         same_features(t, b, buffer.x);
-        expect(t, b, t->cache.n_rows, rows);
+        expect(t, b, t->cache.near[0].n_rows, rows);
         for (uint32_t d = 0; d <= FARM_DEVICES; d++) {
             const uint64_t bytes =
                 sl_peer_memory_counted(&t->s->f.arena, FEATURES_KIND, t->d, d) - before[d];
@@ -190,7 +190,7 @@ static void serve(struct self *t, const struct crew_post *post)
             break;
         case LEAVE:
             held = device->held();
-            bytes = t->cache.bytes + t->cache.parts.bytes;
+            bytes = t->cache.near[0].bytes + t->cache.parts.bytes;
             sl_cache_fini(&t->cache);
             sl_gather_fini(&t->gather);
             ck_assert_int_eq(device->sync(), SL_OK);

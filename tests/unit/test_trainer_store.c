@@ -212,7 +212,7 @@ LOOP_TEST(rows_of_several_widths_are_those_of_the_processor, 0, 3)
     ck_assert_int_eq(sl_gather_block(&own, NULL, b, NULL, &wanted, &result), SL_OK);
     ck_assert_msg(sl_gather_block(&g, NULL, b, NULL, &found, &result) == SL_OK, "%s",
                   sl_error_message());
-    ck_assert_uint_eq(result.miss_bytes, sl_rows_block_bytes(&graph->ds, b));
+    ck_assert_uint_eq(result.miss_bytes, tb_feature_bytes(&graph->ds.typed, b));
     char *rows =
         gpu_get(compute.device, found.x, sl_typed_rows_at(b, typed, typed->n_types, false));
     for (uint32_t t = 0; t < typed->n_types; t++) {

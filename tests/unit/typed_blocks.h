@@ -16,7 +16,7 @@ enum {
     TB_TYPES = 5,
     TB_RELATIONS = 7,
     TB_HOPS = 3,
-    TB_WIDTH = 9,
+    TB_WIDTH = 40,
     TB_VERTICES = 40, // of a type, at most
     TB_ROOM = 1 << 20,
     TB_EDGES = 1 << 15,
@@ -216,6 +216,15 @@ static inline void tb_block_make(struct tb_block *b, const struct tb_graph *g, b
     for (uint32_t r = 0; r < TB_RELATIONS; r++)
         tb_draw_edges(b, g, r, degree);
     tb_write_runs(b, g);
+}
+
+// Of the features of a block's vertices, without what lies between types.
+static inline uint64_t tb_feature_bytes(const struct sl_typed *typed, const struct sl_block *block)
+{
+    uint64_t bytes = 0;
+    for (uint32_t t = 0; t < typed->n_types; t++)
+        bytes += sl_block_types(block)[t].n[block->n_hops] * sl_type_row_bytes(&typed->type[t]);
+    return bytes;
 }
 
 #endif

@@ -26,6 +26,14 @@
  * Parts are lent as soon as their first rows are there, and more and more of them while they are
  * filled, all parts alike: where memory or time is short there is less of each.
  *
+ * Of a graph with types the rows that are near are a piece of memory of their own for each type:
+ * the rank is one within the type, and how many rows of which type the broker's number comes to, in
+ * rows of the mean width, stands beside the order. A plain graph is one type. A part has room for
+ * so many rows of the mean width, too: it is dealt rows of each type in turn, and those of one type
+ * lie behind those of another. Lenders and readers find the same places, from the plan and the room
+ * of a part; what is filled of a part is a number of its bytes, and a row is there once all of it
+ * is.
+ *
  * On a GPU the rows are in the device's memory. The processor gathers them into pinned memory a
  * piece at a time, and each is copied; memory is given back as a whole, so shrinking moves what
  * stays, or starts anew where there is no room for both.
@@ -53,6 +61,13 @@
 #include "trainer/feed/compute.h"
 #include "trainer/feed/rows.h"
 
+// The hottest rows of a type.
+struct sl_cache_near {
+    char *rows; // (n_rows, feat_dim) of the store's type, device memory
+    size_t bytes;
+    uint32_t n_rows;
+};
+
 struct sl_cache {
     struct sl_arena *arena;
     uint32_t device;      // of the job
@@ -61,11 +76,11 @@ struct sl_cache {
     struct sl_compute compute;
     const struct sl_heartbeat *pulse;
 
-    char *rows; // (n_rows, feat_dim) of the store's type, device memory: those that are near
-    size_t bytes;
-    uint32_t n_rows;
-    struct sl_peer_export parts;    // those of the rows behind them that it holds for all
-    struct sl_peer_import borrowed; // of other trainers' parts
+    uint32_t n_ranges;                       // types; 1 of a plain graph
+    struct sl_cache_near near[SL_TYPES_MAX]; // (n_ranges)
+    uint64_t unit;                           // bytes of a row of the mean width
+    struct sl_peer_export parts;             // those of the rows behind them that it holds for all
+    struct sl_peer_import borrowed;          // of other trainers' parts
     // What it is laid out by.
     struct sl_peer_memory_plan plan;
     uint32_t generation;         // of the hotness order, 0 = none
@@ -90,15 +105,21 @@ void sl_cache_refresh(struct sl_cache *c);
 // be closed.
 bool sl_cache_rest(struct sl_cache *c);
 
-// Where this device reads rows of this block's ranks; nowhere if they are of another order than the
-// cache's. Opens what others lend. Valid until the next refresh or rest.
-void sl_cache_spread(struct sl_cache *c, const struct sl_block *block, struct sl_spread *out);
+// Opens what others lend: before each batch, and again where that was not good.
+void sl_cache_open(struct sl_cache *c);
+
+// Where this device reads rows of this block's ranks, of vertices of a type (0 of a plain graph);
+// nowhere if they are of another order than the cache's. Valid until the next open, refresh or
+// rest.
+void sl_cache_spread(struct sl_cache *c, const struct sl_block *block, uint32_t type,
+                     struct sl_spread *out);
 
 // After sync(): whether everybody whose memory the last spread named was alive. If not, ask for the
 // spread and read again.
 bool sl_cache_is_good(struct sl_cache *c);
 
-// Counts rows of a batch by where they were read (peer_memory.h): those of `hits`, and `misses`.
-void sl_cache_count(struct sl_cache *c, const struct sl_hits *hits, uint64_t misses);
+// Counts rows of a type in a batch by where they were read (peer_memory.h): those of `hits`, and
+// `misses`.
+void sl_cache_count(struct sl_cache *c, uint32_t type, const struct sl_hits *hits, uint64_t misses);
 
 #endif

@@ -12,6 +12,9 @@
 #include "common/arena/block.h"
 #include "common/arena/payload_alloc.h"
 #include "common/arena/peer_memory.h"
+#include "common/arena/seat.h"
+#include "common/arena/type_counts.h"
+#include "trainer/feed/typed_block.h"
 
 enum { ASLEEP_MS = 10000 }; // asleep costs nothing
 
@@ -29,6 +32,7 @@ struct batch {
     struct sl_row_cache_use use;
     uint64_t read, beside; // rows that were read; that found no slot
     uint64_t near; // that need no reading: mapped here, in the trainers' caches, without features
+    uint32_t missed[SL_TYPES_MAX]; // of each range, those that were read or found no slot
 };
 
 /*
@@ -83,6 +87,7 @@ static int read_missing(struct sl_fetch *f, struct batch *b)
     f->coming.n_missing = 0;
     for (uint32_t r = 0; r < n_ranges && from < n; r++) {
         const struct sl_row_range range = sl_row_range(f->spec.dataset, r);
+        const uint64_t before = b->read + b->beside;
         uint32_t end = r + 1 < n_ranges ? from : n;
         while (end < n && p->row[end] < range.first + range.n)
             end++;
@@ -90,6 +95,7 @@ static int read_missing(struct sl_fetch *f, struct batch *b)
             b->near += end - from; // there is nothing to read
         else if (end > from)
             SL_TRY(read_range(f, b, &range, from, end));
+        b->missed[r] += (uint32_t)(b->read + b->beside - before);
         from = end;
     }
     return SL_OK;
@@ -147,6 +153,22 @@ static void drop_near(struct sl_fetch *f, struct batch *b)
     p->n_missing = kept;
 }
 
+// Of a graph with types: those that were in the cache are hits.
+static void count_types(const struct sl_fetch *f, const struct batch *b)
+{
+    const struct sl_typed *typed = &f->spec.dataset->typed;
+    const uint32_t seat = sl_seat_trainer(f->spec.arena, f->spec.device);
+    for (uint32_t t = 0; t < typed->n_types; t++) {
+        const uint64_t each = sl_type_row_bytes(&typed->type[t]);
+        const uint64_t rows = sl_typed_block_rows(b->block, t), missed = b->missed[t];
+        const struct sl_type_count count = {.rows = rows,
+                                            .hits = each ? rows - missed : 0,
+                                            .hit_bytes = (rows - missed) * each,
+                                            .miss_bytes = missed * each};
+        sl_type_counts_add_rows(f->spec.arena, seat, t, &count);
+    }
+}
+
 // The rows of the lease's batch to the cache; its entry says from where.
 static int bring_rows(struct sl_fetch *f, const struct sl_lease *lease)
 {
@@ -168,6 +190,7 @@ static int bring_rows(struct sl_fetch *f, const struct sl_lease *lease)
     warn_once(f, &b);
     SL_TRY(read_missing(f, &b));
     SL_TRY(await_coming(f, &b));
+    count_types(f, &b);
     e->rows_read = b.read;
     e->rows_beside = b.beside;
     e->rows_found = n - b.read - b.beside - b.near;

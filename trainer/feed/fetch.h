@@ -41,7 +41,7 @@
 
 struct sl_fetch_spec {
     struct sl_arena *arena;
-    uint32_t worker;
+    uint32_t worker, device;
     const struct sl_dataset *dataset;
     struct sl_reading *reader;        // the thread's alone; NULL: nothing is fetched
     const struct sl_heartbeat *pulse; // of another thread of the trainer

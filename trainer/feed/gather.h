@@ -55,9 +55,11 @@
  * the width.
  *
  * The rows of a typed block, whose widths differ, are gathered type by type: on cores as any
- * (rows.h); to a GPU from files that are mapped, and without a cache: in place where it reads the
- * files, else by the processor's pinned memory, in one copy. Features of edges are always gathered
- * by the processor, from files that are mapped.
+ * (rows.h); to a GPU from files that are mapped: in place where it reads the files, else by the
+ * processor's pinned memory. Hits come from the cache of their type. What is staged goes in one
+ * copy: the processor lists the misses of all types by the ranks that the block has in its memory,
+ * so nothing is waited for in between, and what the batch before has is taken from these lists.
+ * Features of edges are always gathered by the processor, from files that are mapped.
  *
  * Buffers and lists grow to the largest batch met; nothing is allocated after that.
  */
@@ -80,7 +82,7 @@ enum { SL_GATHER_LISTS = 4 }; // of rows and places, for hits and for misses (sl
 
 // What a GPU counts of a batch, in pinned memory: read once the batch is there.
 struct sl_batch_counts {
-    struct sl_hits hits;       // of gather_ranked
+    struct sl_hits hits;       // of gather_ranked; with types of all of them, those of each behind
     struct sl_row_split split; // that the device makes of hits and misses, in its memory
     uint32_t n_loops[SL_MAX_HOPS];
 };
@@ -117,6 +119,10 @@ struct sl_gather {
     struct sl_buffer device_lists; // their copy on a GPU
     struct sl_buffer rows;         // host: misses on their way, in the store's type
     struct sl_buffer staged;       // the same on the GPU
+    struct sl_buffer edge_rows;    // host: features of a typed block's edges on their way
+    struct sl_buffer type_hits;    // host: (n_types) input nodes of the last block that were hits;
+                                   // and (n_types) that matched
+    struct sl_buffer staged_types; // host: (n_types) what was staged of each
 };
 
 // What the last gathering did.
@@ -128,7 +134,15 @@ struct sl_gathered {
     uint64_t hit_bytes, matched_bytes, miss_bytes; // of the store's type
     uint64_t near_bytes;                           // of the block, copied within the GPU
     uint64_t remote;                               // rows that other nodes were asked for
+    uint64_t bare;                                 // input nodes of types without features
 };
+
+// Of the last block, how many input nodes of each type (n_types) were hits, and behind these how
+// many the batch before had; of a graph with types.
+static inline const uint32_t *sl_gather_type_hits(const struct sl_gather *g)
+{
+    return g->type_hits.p;
+}
 
 // Everything is borrowed for as long as it lives. The reader and the machine's cache in g->source,
 // and counts_loops, may be set later. One thread at a time may gather with it.

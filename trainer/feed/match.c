@@ -44,13 +44,10 @@ static int make_table(struct sl_match *m, uint64_t n_nodes)
     return SL_OK;
 }
 
-int sl_match_note(struct sl_match *m, uint64_t n_nodes, const struct sl_device *device,
-                  const struct sl_match_batch *batch, struct sl_matchable *out)
+int sl_match_begin(struct sl_match *m, uint64_t n_nodes, const struct sl_device *device,
+                   uint32_t most, struct sl_matchable *out)
 {
-    const uint32_t most = batch->n;
     out->n = 0;
-    if (batch->n_rows[0] + batch->n_rows[1] == 0)
-        return SL_OK;
     if (!m->place)
         SL_TRY(make_table(m, n_nodes));
     SL_TRY(sl_buffer_grow(&out->room, device, SL_BUFFER_HOST, 2 * most * sizeof *out->vertices,
@@ -58,6 +55,11 @@ int sl_match_note(struct sl_match *m, uint64_t n_nodes, const struct sl_device *
     out->vertices = out->room.p;
     out->rows = out->vertices + most;
     out->n_rows = most;
+    return SL_OK;
+}
+
+void sl_match_add(struct sl_match *m, const struct sl_match_batch *batch, struct sl_matchable *out)
+{
     for (int list = 0; list < 2; list++)
         for (uint32_t i = 0; i < batch->n_rows[list]; i++) {
             const uint32_t row = batch->rows[list][i], v = batch->vertices[row];
@@ -65,12 +67,23 @@ int sl_match_note(struct sl_match *m, uint64_t n_nodes, const struct sl_device *
             out->rows[out->n] = row;
             m->place[v] = out->n++;
         }
+}
+
+int sl_match_note(struct sl_match *m, uint64_t n_nodes, const struct sl_device *device,
+                  const struct sl_match_batch *batch, struct sl_matchable *out)
+{
+    out->n = 0;
+    if (batch->n_rows[0] + batch->n_rows[1] == 0)
+        return SL_OK;
+    SL_TRY(sl_match_begin(m, n_nodes, device, batch->n, out));
+    sl_match_add(m, batch, out);
     return SL_OK;
 }
 
 void sl_matchable_fini(struct sl_matchable *m)
 {
     sl_buffer_fini(&m->room);
+    sl_buffer_fini(&m->types);
     *m = (struct sl_matchable){0};
 }
 

@@ -33,6 +33,13 @@ struct sl_matchable {
     uint32_t *vertices, *rows; // (n) rows[i] of the batch is that of vertices[i]
     uint32_t n;                // 0: none that could be used
     uint32_t n_rows;           // of the batch
+    struct sl_buffer types;    // of a graph with types, whose rows count within them: struct
+                               // sl_matchable_type (n_types)
+};
+
+struct sl_matchable_type {
+    uint64_t at;     // byte of the batch's features where they begin
+    uint32_t n_rows; // of the batch
 };
 
 /*
@@ -51,7 +58,11 @@ struct sl_match_batch {
     uint32_t n_rows[2];
 };
 
-// Notes that *out has these rows, of a store of n_nodes. SL_ENOMEM.
+// Notes that *out has these rows, of a store of n_nodes. SL_ENOMEM. In two steps: nothing yet, with
+// room for `most` rows; and these of a type as well.
+int sl_match_begin(struct sl_match *m, uint64_t n_nodes, const struct sl_device *device,
+                   uint32_t most, struct sl_matchable *out);
+void sl_match_add(struct sl_match *m, const struct sl_match_batch *batch, struct sl_matchable *out);
 int sl_match_note(struct sl_match *m, uint64_t n_nodes, const struct sl_device *device,
                   const struct sl_match_batch *batch, struct sl_matchable *out);
 

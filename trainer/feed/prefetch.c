@@ -240,18 +240,21 @@ static void settle(struct sl_prefetch *x, const struct sl_work *work)
     pthread_mutex_unlock(&x->lock);
 }
 
-// Of a typed block, of whose rows this trainer keeps none.
+// Of a typed block; with the machine's cache whoever fetched it has counted (fetch.h).
 static void count_types(const struct sl_prefetch *x, const struct sl_block *block)
 {
     const struct sl_typed *typed = &x->spec.dataset->typed;
     const uint32_t seat = sl_seat_trainer(x->spec.arena, x->spec.device);
+    const uint32_t *hits = sl_gather_type_hits(x->spec.gather), *matched = hits + typed->n_types;
+    if (x->spec.gather->source.shared.shape.n_slots > 0)
+        return;
     for (uint32_t t = 0; t < typed->n_types; t++) {
-        const struct sl_vertex_type *type = &typed->type[t];
+        const uint64_t each = sl_type_row_bytes(&typed->type[t]);
         const uint64_t rows = sl_typed_block_rows(block, t);
-        const struct sl_type_count count = {
-            .rows = rows,
-            .miss_bytes = rows * sl_type_row_bytes(type),
-        };
+        const struct sl_type_count count = {.rows = rows,
+                                            .hits = hits[t],
+                                            .hit_bytes = hits[t] * each,
+                                            .miss_bytes = (rows - hits[t] - matched[t]) * each};
         sl_type_counts_add_rows(x->spec.arena, seat, t, &count);
     }
 }
@@ -362,8 +365,8 @@ int sl_prefetch_start(struct sl_prefetch *x, const struct sl_prefetch_spec *spec
     sl_near_blocks_init(&x->near, spec->arena, spec->device, spec->compute.device, spec->on_gpu);
     x->cache.source.reader = spec->gather->source.reader;
     x->cache.source.shared = spec->gather->source.shared;
-    const struct sl_fetch_spec fetches = {spec->arena, spec->worker, spec->dataset, spec->fetches,
-                                          &x->pulse};
+    const struct sl_fetch_spec fetches = {spec->arena,   spec->worker,  spec->device,
+                                          spec->dataset, spec->fetches, &x->pulse};
     SL_TRY(sl_fetch_start(&x->fetch, &fetches));
     pthread_mutex_init(&x->lock, NULL);
     int err = sl_thread_start(&x->thread, run, x);

@@ -132,32 +132,50 @@ static int copy_range(struct sl_row_source *s, const struct sl_row_range *range,
     return sl_reading_read(s->reader, p->row, p->missing_at, others, out);
 }
 
+int sl_rows_copy_of(struct sl_row_source *s, uint32_t range, const struct sl_kernels *kernels,
+                    const uint32_t *vertices, const uint32_t *to, uint32_t n, uint32_t n_places,
+                    void *out)
+{
+    const struct sl_row_range of = sl_row_range(s->dataset, range);
+    return copy_range(s, &of, kernels, vertices, to, n, n_places, out);
+}
+
 int sl_rows_copy(struct sl_row_source *s, const struct sl_kernels *kernels,
                  const uint32_t *vertices, const uint32_t *to, uint32_t n, uint32_t n_places,
                  void *out)
 {
-    const struct sl_row_range all = sl_row_range(s->dataset, 0);
-    return copy_range(s, &all, kernels, vertices, to, n, n_places, out);
+    return sl_rows_copy_of(s, 0, kernels, vertices, to, n, n_places, out);
 }
 
 // --- typed blocks --------------------------------------------------------------------------------
 
-// As f32.
-static int convert_range(struct sl_row_source *s, const struct sl_row_range *range,
-                         const struct sl_kernels *kernels, const uint32_t *vertices, uint32_t n,
-                         float *out)
+int sl_rows_take(const struct sl_row_range *range, const void *table, uint64_t n_rows,
+                 const struct sl_kernels *kernels, const uint32_t *rows, const uint32_t *to,
+                 uint32_t n, uint32_t n_places, bool as_stored, void *out)
 {
-    const uint32_t *rows;
+    if (as_stored)
+        return copy_from(table, n_rows, range->row_bytes, kernels, rows, to, n, n_places, out);
+    return to ? kernels->gather_rows_to(table, range->dtype, n_rows, range->dim, rows, to, n,
+                                        n_places, out)
+              : kernels->gather_rows(table, range->dtype, n_rows, range->dim, rows, n, out);
+}
+
+int sl_rows_convert_of(struct sl_row_source *s, uint32_t range, const struct sl_kernels *kernels,
+                       const uint32_t *vertices, const uint32_t *to, uint32_t n, uint32_t n_places,
+                       float *out)
+{
+    const struct sl_row_range of = sl_row_range(s->dataset, range);
+    const uint32_t *rows = NULL;
     if (!s->reader) {
-        SL_TRY(rows_of(s, range, vertices, n, &rows));
-        return kernels->gather_rows(range->rows, range->dtype, range->n, range->dim, rows, n, out);
+        SL_TRY(rows_of(s, &of, vertices, n, &rows));
+        return sl_rows_take(&of, of.rows, of.n, kernels, rows, to, n, n_places, false, out);
     }
-    if (range->dtype == SL_DTYPE_F32)
-        return copy_range(s, range, kernels, vertices, NULL, n, n, out);
-    SL_TRY(sl_buffer_grow(&s->raw, sl_device_host(), SL_BUFFER_HOST, n * range->row_bytes,
+    if (of.dtype == SL_DTYPE_F32)
+        return copy_range(s, &of, kernels, vertices, to, n, n_places, out);
+    SL_TRY(sl_buffer_grow(&s->raw, sl_device_host(), SL_BUFFER_HOST, n * of.row_bytes,
                           "input features"));
-    SL_TRY(copy_range(s, range, kernels, vertices, NULL, n, n, s->raw.p));
-    return kernels->gather_rows(s->raw.p, range->dtype, n, range->dim, NULL, n, out);
+    SL_TRY(copy_range(s, &of, kernels, vertices, NULL, n, n, s->raw.p));
+    return sl_rows_take(&of, s->raw.p, n, kernels, NULL, to, n, n_places, false, out);
 }
 
 int sl_rows_copy_typed(struct sl_row_source *s, const struct sl_kernels *kernels,
@@ -172,8 +190,8 @@ int sl_rows_copy_typed(struct sl_row_source *s, const struct sl_kernels *kernels
         void *rows = (char *)out + sl_typed_rows_at(block, typed, t, as_stored);
         if (range.row_bytes == 0 || n == 0)
             continue;
-        const int rc = as_stored ? copy_range(s, &range, kernels, vertices, NULL, n, n, rows)
-                                 : convert_range(s, &range, kernels, vertices, n, rows);
+        const int rc = as_stored ? sl_rows_copy_of(s, t, kernels, vertices, NULL, n, n, rows)
+                                 : sl_rows_convert_of(s, t, kernels, vertices, NULL, n, n, rows);
         if (rc < 0)
             return sl_fail_prefix(rc, "type \"%s\"", typed->type[t].name);
     }

@@ -60,6 +60,19 @@ static inline uint64_t sl_rows_bytes(const struct sl_dataset *ds)
 int sl_rows_copy(struct sl_row_source *s, const struct sl_kernels *kernels,
                  const uint32_t *vertices, const uint32_t *to, uint32_t n, uint32_t n_places,
                  void *out);
+// The same of vertices of one range.
+int sl_rows_copy_of(struct sl_row_source *s, uint32_t range, const struct sl_kernels *kernels,
+                    const uint32_t *vertices, const uint32_t *to, uint32_t n, uint32_t n_places,
+                    void *out);
+// ... as f32.
+int sl_rows_convert_of(struct sl_row_source *s, uint32_t range, const struct sl_kernels *kernels,
+                       const uint32_t *vertices, const uint32_t *to, uint32_t n, uint32_t n_places,
+                       float *out);
+// Rows of a table in memory that has this range's rows, in its type; `as_stored`: as they are, else
+// as f32.
+int sl_rows_take(const struct sl_row_range *range, const void *table, uint64_t n_rows,
+                 const struct sl_kernels *kernels, const uint32_t *rows, const uint32_t *to,
+                 uint32_t n, uint32_t n_places, bool as_stored, void *out);
 
 /*
  * The rows of a typed block's vertices, where typed_block.h has each type's: as they are stored, or

@@ -27,6 +27,7 @@ void sl_work_record(const struct sl_work *work, uint32_t worker, const struct sl
     entry->train_from_ns = when->from_ns;
     entry->done_at_ns = when->to_ns;
     entry->hits = g->hits;
+    entry->n_bare = g->bare;
     entry->matched = g->matched;
     entry->remote_beside = g->remote;
     entry->hit_bytes = g->hit_bytes;

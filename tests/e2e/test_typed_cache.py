@@ -1,0 +1,96 @@
+"""Trainers' own caches on graphs with types: rows of several widths, those that save most a byte;
+the same results as without, and hits by type."""
+
+from harness import cases, fingerprint, whole
+from test_typed_store import TIGHT, trained, wide
+
+WIDTHS = {"paper": 128, "author": 48, "field": 800}
+
+
+def none(box, **changes):
+    """The job without a cache."""
+    return trained(box, wide(box), "none", cache={"policy": "none"}, **changes)
+
+
+def counted(report):
+    """The figures of types are those of all."""
+    types = {t["name"]: t for t in report["types"]}
+    for name, t in types.items():
+        assert t["hit_bytes"] == t["hits"] * WIDTHS[name], t
+        assert t["hit_bytes"] + t["miss_bytes"] == t["input_nodes"] * WIDTHS[name], t
+    return types
+
+
+POLICIES = {
+    "degree": {"policy": "degree", "ratio": 0.3},
+    "expected": {"policy": "expected", "ratio": 0.1},
+    "presc": {"policy": "presc", "ratio": 0.2, "report_optimal": True},
+    "random": {"policy": "random", "ratio": 1},
+    "auto-ratio": {"policy": "degree"},
+}
+
+
+@cases("presc", "degree")
+def test_results_are_those_without(box, policy):
+    kept(box, policy)
+
+
+@whole
+@cases("expected", "random", "auto-ratio")
+def test_results_of_other_policies_are_those_without(box, policy):
+    kept(box, policy)
+
+
+def kept(box, policy):
+    cache = POLICIES[policy]
+    found = trained(box, wide(box), policy, cache=cache)
+    assert fingerprint(found) == fingerprint(none(box))
+    types = counted(found)
+    features = sum(t["feature_bytes"] for t in found["types"])
+    full = cache.get("ratio", 1) == 1
+    for e in found["epochs"]:
+        hits, misses = e["cache"]["hits"], e["cache"]["misses"]
+        assert hits + misses == e["input_nodes"], e
+        if policy == "presc" and e["epoch"] == 0:
+            assert hits == 0, e
+        else:
+            assert hits > 0 and (full or misses > 0), e
+    assert not full or found["epochs"][-1]["cache"]["misses"] == 0, found["epochs"][-1]
+    assert found["cache"]["trainers"], found["cache"]
+    for held in found["cache"]["trainers"]:
+        most = features if full else cache["ratio"] * features
+        assert 0.9 * most <= held["bytes"] <= 1.01 * most, (held, most)
+    if policy == "presc":
+        last = found["epochs"][-1]["cache"]
+        assert 0 < last["hit_rate"] <= last["optimal_hit_rate"] + 0.1, last
+    assert sum(t["hits"] for t in types.values()) > 0, types
+
+
+@cases("memory", "storage")
+def test_hits_of_types_are_counted(box, features):
+    store = {"features": "storage", **TIGHT} if features == "storage" else {"features": "memory"}
+    found = trained(box, wide(box), features, store=store,
+                    cache={"policy": "expected", "ratio": 0.9})
+    types = counted(found)
+    assert all(0 < t["hits"] <= t["input_nodes"] for t in types.values()), types
+    assert any(t["hits"] < t["input_nodes"] for t in types.values()), types
+    if features == "storage":
+        in_cache = sum(e["store"]["cached"] for e in found["epochs"])
+        assert in_cache <= sum(t["hits"] for t in types.values()), (in_cache, types)
+
+
+def test_types_without_features_have_no_hits_and_no_misses(box):
+    dataset = wide(box, types=("field",))
+    found = trained(box, dataset, "bare", cache={"policy": "degree", "ratio": 1})
+    authors = next(t for t in found["types"] if t["name"] == "author")
+    assert authors["input_nodes"] > 0 and authors["hits"] == authors["miss_bytes"] == 0, authors
+    last = found["epochs"][-1]["cache"]  # in the first one a cache may be on its way
+    assert last["misses"] == 0 < last["hits"], last
+
+
+def test_a_trainer_that_dies_while_it_fills_its_cache(box):
+    cache = {"policy": "degree", "ratio": 0.5}
+    env = {"SLUICE_FAILPOINT": "trainer_cache:1"}
+    found = trained(box, wide(box), "dies", env=env, cache=cache)
+    assert found["restarts"], found
+    assert fingerprint(found) == fingerprint(none(box))
