@@ -39,9 +39,14 @@ static const struct variant {
     {"hgt, deep", SL_MODEL_HGT, 3, SL_NORM_LAYER, SL_CONFIG_ELU, SL_RELATIONS_SUM, 0, 0, 0.3},
     {"rgat of one weight", SL_MODEL_RGAT, 2, SL_NORM_NONE, SL_CONFIG_ELU, SL_RELATIONS_MEAN, 0, 0,
      0.2},
+    {"rsage of visits", SL_MODEL_RSAGE, 2, SL_NORM_NONE, SL_CONFIG_ELU, SL_RELATIONS_MEAN, 0, 0,
+     0.2},
+    {"rgcn of visits", SL_MODEL_RGCN, 2, SL_NORM_NONE, SL_CONFIG_RELU, SL_RELATIONS_SUM, 0, 0, 0},
+    {"rgat of visits", SL_MODEL_RGAT, 2, SL_NORM_NONE, SL_CONFIG_ELU, SL_RELATIONS_SUM, 0, 0, 0},
 };
 
-enum { PLAIN_HGT = 10, ONE_WEIGHT = 13 }; // the latter with all features of one width
+// ONE_WEIGHT: with all features of one width. From FIRST_VISITS on edges have visits.
+enum { PLAIN_HGT = 10, ONE_WEIGHT = 13, FIRST_VISITS = 14 };
 
 static struct typed_graph graph;
 static uint32_t learned_dim; // of types without features, of which authors are one then; 0: none is
@@ -121,6 +126,7 @@ static void scene_init(struct scene *s, const struct variant *v, const struct sl
         graph.type[t].feat_dim = 5;
     if (learned_dim)
         graph.type[1].feat_dim = 0;
+    graph.visits = v >= &VARIANTS[FIRST_VISITS];
     ck_assert_msg(init(&s->model, &s->config, kernels) == SL_OK, "%s", sl_error_message());
     s->block = typed_block(&graph, seeds, n_seeds, v->layers, 3, CLASSES, 11);
     assert_ok(sl_typed_block_check(s->block, &graph.typed));

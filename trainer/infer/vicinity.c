@@ -22,9 +22,10 @@ struct sl_vicinity_part {
 // A relation's edges: those of hop h are of the first part.after[h] rows.
 struct sl_vicinity_lists {
     uint32_t *indptr, *indices;
-    uint64_t rows_room, edges_room;
+    float *visits; // of walks
+    uint64_t rows_room, edges_room, visits_room;
     uint32_t n_rows, n_edges;
-    uint64_t indptr_at, indices_at; // in the block
+    uint64_t indptr_at, indices_at, visits_at; // in the block
 };
 
 static const struct sl_typed *types_of(const struct sl_vicinity *v)
@@ -41,16 +42,21 @@ static int fail_memory(uint64_t bytes)
         (unsigned long long)bytes);
 }
 
-// Room for n numbers in *p, which keeps those that it has.
-static int grow(uint32_t **p, uint64_t *room, uint64_t n)
+enum { NUMBER_BYTES = 4 };
+_Static_assert(sizeof(float) == NUMBER_BYTES, "visits are as wide as ids");
+
+// Room for n numbers where `array`, a pointer to them, is kept; those that there are stay.
+static int grow(void *array, uint64_t *room, uint64_t n)
 {
+    void *p;
     if (n <= *room)
         return SL_OK;
     n += n / 4;
-    uint32_t *fresh = realloc(*p, n * sizeof *fresh);
-    if (!fresh)
-        return fail_memory(n * sizeof *fresh);
-    *p = fresh;
+    memcpy(&p, array, sizeof p);
+    p = realloc(p, n * NUMBER_BYTES);
+    if (!p)
+        return fail_memory(n * NUMBER_BYTES);
+    memcpy(array, &p, sizeof p);
     *room = n;
     return SL_OK;
 }
@@ -77,6 +83,7 @@ void sl_vicinity_fini(struct sl_vicinity *v)
     for (uint32_t r = 0; v->lists && r < types_of(v)->n_relations; r++) {
         free(v->lists[r].indptr);
         free(v->lists[r].indices);
+        free(v->lists[r].visits);
     }
     free(v->part);
     free(v->lists);
@@ -118,16 +125,25 @@ static int begin(struct sl_vicinity *v, uint32_t type, const struct sl_infer_ran
     return SL_OK;
 }
 
-static int add_row(struct sl_vicinity *v, const struct sl_relation *r, uint32_t vertex,
+static int add_row(struct sl_vicinity *v, uint32_t relation, uint32_t vertex,
                    struct sl_vicinity_lists *to)
 {
+    const struct sl_relation *r = &types_of(v)->relation[relation];
     const uint64_t row = sl_relation_row(types_of(v), r, vertex);
-    const uint64_t degree = sl_dataset_degree(v->dataset, row);
-    if (v->n_edges + degree > v->most_edges)
+    const uint64_t most = v->neighbours ? sl_neighbours_bound(v->neighbours, v->layer, relation)
+                                        : sl_dataset_degree(v->dataset, row);
+    uint32_t n;
+    if (v->n_edges + most > v->most_edges)
         return SL_ERANGE;
-    SL_TRY(grow(&to->indices, &to->edges_room, to->n_edges + degree));
+    SL_TRY(grow(&to->indices, &to->edges_room, to->n_edges + most));
     uint32_t *sources = to->indices + to->n_edges;
-    const uint32_t n = sl_infer_neighbours(v->dataset, row, sources);
+    if (v->neighbours) {
+        SL_TRY(grow(&to->visits, &to->visits_room, to->n_edges + most));
+        SL_TRY(sl_neighbours_draw(v->neighbours, v->layer, relation, vertex, sources,
+                                  to->visits + to->n_edges, &n));
+    } else {
+        n = sl_infer_neighbours(v->dataset, row, sources);
+    }
     SL_TRY(number(v, r->source, sources, n));
     to->n_edges += n;
     v->n_edges += n;
@@ -146,7 +162,7 @@ static int add_hop(struct sl_vicinity *v, uint32_t h)
         SL_TRY(grow(&to->indptr, &to->rows_room, n_dst + (uint64_t)1));
         to->indptr[0] = 0;
         while (to->n_rows < n_dst)
-            SL_TRY(add_row(v, r, v->part[r->target].nodes[to->n_rows], to));
+            SL_TRY(add_row(v, i, v->part[r->target].nodes[to->n_rows], to));
     }
     for (uint32_t i = 0; i < t->n_types; i++)
         v->part[i].after[h + 1] = v->part[i].n;
@@ -179,7 +195,9 @@ static int open_block(struct sl_vicinity *v, uint64_t bytes)
 static int place_arrays(struct sl_vicinity *v, uint32_t n_hops)
 {
     const struct sl_typed *t = types_of(v);
-    struct sl_block head = {.magic = SL_BLOCK_MAGIC, .flags = SL_BLOCK_TYPED, .n_hops = n_hops};
+    struct sl_block head = {.magic = SL_BLOCK_MAGIC,
+                            .flags = SL_BLOCK_TYPED | (v->neighbours ? SL_BLOCK_HAS_WEIGHTS : 0),
+                            .n_hops = n_hops};
     uint64_t first = 0;
     for (uint32_t i = 0; i < t->n_types; i++)
         for (uint32_t h = 0; h <= n_hops; h++)
@@ -196,6 +214,7 @@ static int place_arrays(struct sl_vicinity *v, uint32_t n_hops)
         struct sl_vicinity_lists *l = &v->lists[i];
         l->indptr_at = take(&head.bytes, (l->n_rows + (uint64_t)1) * sizeof *l->indptr);
         l->indices_at = take(&head.bytes, l->n_edges * sizeof *l->indices);
+        l->visits_at = v->neighbours ? take(&head.bytes, l->n_edges * sizeof *l->visits) : 0;
     }
     SL_TRY(open_block(v, head.bytes));
     char *base = (char *)v->block;
@@ -222,6 +241,8 @@ static void place_lists(struct sl_vicinity *v)
         memcpy(base + l->indptr_at, l->indptr, (l->n_rows + (size_t)1) * sizeof *l->indptr);
         if (l->n_edges > 0)
             memcpy(base + l->indices_at, l->indices, l->n_edges * sizeof *l->indices);
+        if (l->n_edges > 0 && v->neighbours)
+            memcpy(base + l->visits_at, l->visits, l->n_edges * sizeof *l->visits);
     }
 }
 
@@ -244,7 +265,8 @@ static void place_runs(struct sl_vicinity *v)
                                                          .n_dst = n_dst,
                                                          .n_edges = l->indptr[n_dst],
                                                          .indptr_offset = l->indptr_at,
-                                                         .indices_offset = l->indices_at};
+                                                         .indices_offset = l->indices_at,
+                                                         .beside_offset = l->visits_at};
             b->hop[h].n_edges += l->indptr[n_dst];
         }
     }

@@ -289,7 +289,8 @@ static int list_runs(const struct sl_layer_env *env, const struct sl_typed *type
         return SL_ENOMEM;
     for (uint32_t i = 0; i < tape->n_runs; i++)
         tape->run[i] = (struct sl_typed_run){.relation = runs[first + i].relation,
-                                             .csr = sl_run_csr(block, typed, &runs[first + i])};
+                                             .csr = sl_run_csr(block, typed, &runs[first + i]),
+                                             .weights = sl_run_weights(block, &runs[first + i])};
     return SL_OK;
 }
 
