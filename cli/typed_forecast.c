@@ -22,16 +22,18 @@ static int64_t fanout_of(const struct sl_config *c, const struct sl_typed *t, ui
 
 // What a fanout leaves of a list of the relation on average, of lists of which each counts alike,
 // or as often as it has edges.
-static double mean_drawn(const struct sl_dataset *ds, const struct sl_relation *r, int64_t fanout,
-                         bool by_edges)
+static double mean_drawn(const struct sl_config *c, const struct sl_dataset *ds,
+                         const struct sl_relation *r, int64_t fanout, bool by_edges)
 {
     const uint64_t n = ds->typed.type[r->target].n, looked = SL_MIN(n, (uint64_t)LOOKED_LISTS);
+    const uint64_t met = (uint64_t)c->sampler.paths * c->sampler.length; // by walks, at most
     double sum = 0, weights = 0;
     for (uint64_t i = 0; i < looked; i++) {
         // Spread evenly; n is below 2^32.
         const uint64_t degree = sl_dataset_degree(ds, r->first_row + i * n / looked);
         const double weight = by_edges ? (double)degree : 1;
-        sum += weight * (double)(fanout < 0 ? degree : SL_MIN(degree, (uint64_t)fanout));
+        const uint64_t there = r->n_steps > 0 && degree > 0 ? met : degree;
+        sum += weight * (double)(fanout < 0 ? there : SL_MIN(there, (uint64_t)fanout));
         weights += weight;
     }
     return weights > 0 ? sum / weights : 0;
@@ -47,7 +49,7 @@ static void add_hop(const struct sl_config *c, const struct sl_dataset *ds, uint
         const struct sl_relation *relation = &t->relation[r];
         const double from = rows[relation->target];
         const double edges =
-            from > 0 ? from * mean_drawn(ds, relation, fanout_of(c, t, h, r), h > 0) : 0;
+            from > 0 ? from * mean_drawn(c, ds, relation, fanout_of(c, t, h, r), h > 0) : 0;
         f->edges[r] += edges;
         drawn[relation->source] += edges;
     }
