@@ -37,8 +37,8 @@ struct tb_graph {
     struct sl_dataset ds;
     struct sl_vertex_type type[TB_TYPES];
     struct sl_relation relation[TB_RELATIONS];
-    union {
-        float f32[TB_VERTICES * TB_WIDTH];
+    union { // in pages of its own: a device may pin those of one type and then of another
+        _Alignas(4096) float f32[TB_VERTICES * TB_WIDTH];
         uint16_t f16[TB_VERTICES * TB_WIDTH];
     } rows[TB_TYPES];
 };
