@@ -386,15 +386,27 @@ static void print_links(const struct sl_config *c, const struct sl_dataset *ds)
                sl_units_bytes(n, sl_wider_graph_bytes(ds, &ds->edges[SL_SPLIT_VAL])));
 }
 
+// What walks go along.
+static void print_metapath(const struct sl_typed *t, uint32_t relation)
+{
+    const struct sl_relation *r = &t->relation[relation];
+    printf("  %s: walks along", sl_relation_text(t, relation).text);
+    for (uint32_t k = 0; k < r->n_steps; k++)
+        printf("%s %s", k ? "," : "", sl_relation_text(t, r->step[k]).text);
+    printf("\n");
+}
+
 static void print_dataset(const struct sl_config *c, const struct sl_dataset *ds)
 {
     enum { SHOWN = 20 }; // `sluice inspect` has all
     const struct sl_typed *t = &ds->typed;
+    const uint32_t n_paths = t->n_walked > 0 ? t->n_relations : 0;
+    const uint32_t n_own = n_paths > 0 ? t->n_walked : t->n_relations;
     char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES];
     printf("data set    %s: %s vertices, %s edges, ", c->dataset, sl_units_grouped(a, ds->n_nodes),
            sl_units_grouped(b, ds->n_edges));
     if (t->n_types > 0)
-        printf("%s, %s", SL_PLURAL(t->n_types, "type"), SL_PLURAL(t->n_relations, "relation"));
+        printf("%s, %s", SL_PLURAL(t->n_types, "type"), SL_PLURAL(n_own, "relation"));
     else
         printf("%u features", ds->feat_dim);
     if (!sl_config_is_links(c))
@@ -409,9 +421,11 @@ static void print_dataset(const struct sl_config *c, const struct sl_dataset *ds
         else
             printf("no features\n");
     }
-    for (uint32_t i = 0; i < SL_MIN(t->n_relations, (uint32_t)SHOWN); i++)
+    for (uint32_t i = n_paths; i < n_paths + SL_MIN(n_own, (uint32_t)SHOWN); i++)
         printf("  %s: %s edges\n", sl_relation_text(t, i).text,
                sl_units_grouped(a, t->relation[i].n_edges));
+    for (uint32_t i = 0; i < n_paths; i++)
+        print_metapath(t, i);
 }
 
 // A GPU that samples, whose part of the graph no plan of several GPUs shows.
@@ -469,7 +483,8 @@ static void print_evaluation(const struct sl_config *c, const struct sl_dataset 
     if (ds->typed.n_types == 0 || sl_config_is_external(c) || sl_config_is_links(c))
         return;
     if (c->evaluate.full)
-        printf("evaluation  layer by layer over all neighbours\n");
+        printf("evaluation  layer by layer over %s\n",
+               ds->typed.n_walked > 0 ? "what walks meet" : "all neighbours");
     else
         printf("evaluation  mini-batches of %s vertices, %s\n",
                sl_units_grouped(a, c->evaluate.batch_size),

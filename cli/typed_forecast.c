@@ -36,18 +36,27 @@ static double drawn_of_mean(const struct sl_typed *t, const struct sl_relation *
     return fanout < 0 ? degree : SL_MIN(degree, (double)fanout);
 }
 
+// Vertices that the walks from one meet, at most.
+static uint64_t met_by_walks(const struct sl_config *c)
+{
+    return (uint64_t)c->sampler.paths * c->sampler.length;
+}
+
 // What a fanout leaves of a list of the relation on average, of lists of which each counts alike,
 // or as often as it has edges.
-static double drawn_of_lists(const struct sl_dataset *ds, const struct sl_typed *t,
-                             const struct sl_relation *r, int64_t fanout, bool by_edges)
+static double drawn_of_lists(const struct work *w, const struct sl_relation *r, int64_t fanout,
+                             bool by_edges)
 {
-    const uint64_t n = t->type[r->target].n, looked = SL_MIN(n, (uint64_t)LOOKED_LISTS);
+    const struct sl_dataset *ds = w->ds;
+    const uint64_t n = w->typed->type[r->target].n, looked = SL_MIN(n, (uint64_t)LOOKED_LISTS);
+    const uint64_t met = met_by_walks(w->config);
     double sum = 0, weights = 0;
     for (uint64_t i = 0; i < looked; i++) {
         // Spread evenly; n is below 2^32.
         const uint64_t degree = sl_dataset_degree(ds, r->first_row + i * n / looked);
         const double weight = by_edges ? (double)degree : 1;
-        sum += weight * (double)(fanout < 0 ? degree : SL_MIN(degree, (uint64_t)fanout));
+        const uint64_t there = r->n_steps > 0 && degree > 0 ? met : degree;
+        sum += weight * (double)(fanout < 0 ? there : SL_MIN(there, (uint64_t)fanout));
         weights += weight;
     }
     return weights > 0 ? sum / weights : 0;
@@ -61,11 +70,13 @@ static double edges_of(const struct work *w, uint32_t h, uint32_t r, double from
     const double all = (double)relation->n_edges;
     if (from <= 0)
         return 0;
+    if (relation->n_steps > 0 && (w->bound == SL_TYPED_MEAN || w->ds->described))
+        return from * (double)SL_MIN((uint64_t)fanout, met_by_walks(w->config));
     if (w->bound == SL_TYPED_MEAN || (w->ds->described && h == 0))
         return SL_MIN(from * drawn_of_mean(w->typed, relation, fanout), all);
     if (w->ds->described) // nothing says how long the lists are that others find
         return fanout < 0 ? all : SL_MIN(from * (double)fanout, all);
-    return from * drawn_of_lists(w->ds, w->typed, relation, fanout, h > 0);
+    return from * drawn_of_lists(w, relation, fanout, h > 0);
 }
 
 // Of a hop: `rows` vertices draw, and those that are new to the batch are left there.

@@ -19,6 +19,7 @@
 #include "common/data/order_kind.h"
 #include "common/data/features_kind.h"
 #include "config/fanout_names.h"
+#include "config/metapath_names.h"
 #include "config/model_kinds.h"
 
 struct cJSON;
@@ -230,6 +231,7 @@ struct sl_config {
         uint64_t batch_size;
         uint32_t paths, length; // walk
         double restart;
+        struct sl_metapaths metapaths; // ... on a graph of several types
     } sampler;
 
     struct {
@@ -441,6 +443,11 @@ void sl_config_forget_relations(struct sl_config *c); // safe on a zeroed struct
 // The relation that a name means, which the key has. SL_EINVAL likewise.
 int sl_config_relation(const char *key, const struct sl_typed *typed, const char *name,
                        uint32_t *out);
+
+// Of a job that walks along metapaths: makes them the data set's relations, as far as this process
+// is concerned, before anything is looked up there; sl_config_choose_items() does so. SL_EINVAL,
+// SL_ENOMEM.
+int sl_config_choose_paths(const struct sl_config *c, struct sl_dataset *dataset);
 
 // Whether a sampled evaluation takes all neighbours.
 bool sl_config_evaluates_all(const struct sl_config *c);

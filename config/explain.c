@@ -56,6 +56,7 @@ static void put_values(struct sl_text *t, const struct sl_key *key)
     case SL_KEY_WORD: put_choices(t, key->words); break;
     case SL_KEY_SIZE: sl_text_puts(t, "bytes, or a text such as \"512MiB\""); break;
     case SL_KEY_FANOUT: sl_text_puts(t, "list of whole numbers, or an object of such lists"); break;
+    case SL_KEY_PATHS: sl_text_puts(t, "object of lists of relations"); break;
     case SL_KEY_CORES: sl_text_puts(t, "number of cores, or a list such as \"0-3, 8\""); break;
     case SL_KEY_NUMBERS:
         put_choices(t, key->choices);

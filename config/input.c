@@ -226,9 +226,27 @@ static int choose_lent_pairs(const struct sl_config *c, struct sl_dataset *ds)
     return SL_OK;
 }
 
+// Walks from seeds: of a type that some metapath begins with.
+static int check_beginnings(const struct sl_config *c, const struct sl_dataset *ds)
+{
+    const struct sl_typed *t = &ds->typed;
+    const uint32_t seeds = sl_config_is_external(c) ? t->listed : 0;
+    bool some = t->n_walked == 0;
+    for (uint32_t i = 0; i < t->n_relations && !some; i++)
+        some = t->relation[i].target == seeds;
+    if (some)
+        return SL_OK;
+    return sl_fail(SL_EINVAL,
+                   "sampler.metapaths: found none that begins at type %s of data set '%s', which "
+                   "the seeds are of, wanted one whose first relation leads there: add it",
+                   t->type[seeds].name, ds->path);
+}
+
 int sl_config_choose_items(const struct sl_config *c, struct sl_dataset *dataset)
 {
     SL_TRY(sl_config_check_types(c, dataset));
+    SL_TRY(sl_config_choose_paths(c, dataset));
+    SL_TRY(check_beginnings(c, dataset));
     if (sl_config_is_links(c))
         return sl_config_is_external(c) ? choose_lent_pairs(c, dataset) : choose_pairs(c, dataset);
     if (!sl_config_is_external(c))

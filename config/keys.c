@@ -485,11 +485,16 @@ const struct sl_key sl_keys[] = {
     {.path = "sampler.length", .type = SL_KEY_INTEGER, AT(sampler.length), FIXED,
      .min = 1, .max = 64, .fallback = "3",
      .only_key = "sampler.kind", .only_word = "walk",
-     .doc = "Steps of a walk. Only with walk."},
+     .doc = "Steps of a walk, or how often it goes through its metapath. Only with walk."},
     {.path = "sampler.restart", .type = SL_KEY_NUMBER, AT(sampler.restart), FIXED,
      .min = 0, .max = 1, .below_max = true, .fallback = "0.5",
      .only_key = "sampler.kind", .only_word = "walk",
-     .doc = "Probability of a return to the start before each step. Only with walk."},
+     .doc = "Probability of a return to the start before each step, or before each time but the "
+            "first that the walk goes through its metapath. Only with walk."},
+    {.path = "sampler.metapaths", .type = SL_KEY_PATHS, AT(sampler.metapaths), FIXED,
+     .only_key = "sampler.kind", .only_word = "walk",
+     .doc = "Of a graph of several types, by name: the relations that walks go along, against the "
+            "edges. Where the last one ends is counted. Only with walk."},
 
     {.path = "optimizer", .type = SL_KEY_OBJECT,
      .doc = "How gradients change the parameters."},

@@ -28,6 +28,7 @@ enum sl_key_type {
     SL_KEY_SIZE,    // uint64_t of bytes: a whole number, or "512MiB"
     SL_KEY_FANOUT,  // int64_t[] of fanouts and, at `companion`, their number (uint32_t); by
                     // relation, at `names` (struct sl_fanout_names)
+    SL_KEY_PATHS,   // struct sl_metapaths
     SL_KEY_CORES,   // uint16_t[] of core numbers and, at `companion`, their number (uint32_t)
     SL_KEY_NUMBERS, // double[] and, at `companion`, their number (uint32_t); or one of `choices`
     SL_KEY_LIST,    // structs of entry_bytes and, at `companion`, their number (uint32_t)

@@ -40,6 +40,10 @@ int sl_parse_value(const struct sl_parse *p, const struct sl_key *key, const cha
 int sl_parse_fanout(const struct sl_parse *p, const struct sl_key *key, const char *path,
                     const cJSON *item, void *base);
 
+// Reads metapaths, an object of lists (metapaths.c).
+int sl_parse_metapaths(const struct sl_parse *p, const char *path, const cJSON *object,
+                       struct sl_metapaths *out);
+
 // Reads all keys of the object `node` (of `scope`, "" or "devices[]." and the like; `shown` with
 // its index).
 int sl_parse_members(const struct sl_parse *p, const char *scope, const char *shown,

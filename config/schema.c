@@ -86,6 +86,13 @@ static void put_type(struct sl_text *t, const struct sl_key *key, int depth)
         put_fanout(t, 0, key->max);
         sl_text_printf(t, "}}");
         break;
+    case SL_KEY_PATHS:
+        sl_text_printf(t,
+                       "\"type\": \"object\", \"minProperties\": 1, \"maxProperties\": %d, "
+                       "\"additionalProperties\": {\"type\": \"array\", \"minItems\": 1, "
+                       "\"maxItems\": %d, \"items\": {\"type\": \"string\"}}",
+                       SL_METAPATHS_MAX, SL_METAPATH_STEPS_MAX);
+        break;
     case SL_KEY_CORES: // inside anyOf
         sl_text_printf(t, "{\"type\": \"integer\", \"minimum\": 0, \"maximum\": %d},",
                        SL_CONFIG_CORES_MAX - 1);

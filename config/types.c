@@ -22,7 +22,6 @@ static const struct rule {
      "take \"both\": types that have no features then have learned rows"},
     {"task.hard.kind", "none", "take it out: walks go by edges of one relation"},
     {"evaluate.val_edges_as_input", "false", "take it out"},
-    {"sampler.kind", "khop or weighted or labor", "take \"khop\""},
     {"sampler.subgraph", "directional", "take it out"},
     {"order.kind", "shuffled or listed or parts", "take \"shuffled\""},
     {"updates.exchange", "board", "take it out: models by type add gradients up on the board"},
@@ -93,6 +92,27 @@ static int check_learned(const struct sl_config *c, const struct sl_dataset *ds)
                    ds->path);
 }
 
+// Walks go along metapaths, which lead from vertices of the seeds' type on.
+static int check_walks(const struct sl_config *c, const struct sl_dataset *ds)
+{
+    if (!(sl_sampler_flags[c->sampler.kind] & SL_SAMPLER_VISITS))
+        return SL_OK;
+    if (c->sampler.metapaths.n == 0)
+        return sl_fail(SL_EINVAL,
+                       "sampler.metapaths: found none with sampler.kind \"%s\" and data set '%s', "
+                       "whose graph has several types, wanted the relations that walks go along, "
+                       "such as {\"near\": [\"user -likes-> item\", \"item -liked_by-> user\"]}: "
+                       "add it, or take another sampler.kind",
+                       sl_sampler_words[c->sampler.kind], ds->path);
+    if (sl_config_is_links(c))
+        return sl_fail(
+            SL_EUNSUPPORTED,
+            "task.kind: found \"link\" with sampler.kind \"%s\" and data set '%s', whose "
+            "graph has several types, wanted \"node\": take another sampler.kind",
+            sl_sampler_words[c->sampler.kind], ds->path);
+    return SL_OK;
+}
+
 static int check_plain(const struct sl_config *c, const struct sl_dataset *ds)
 {
     if (c->task.relation[0])
@@ -101,6 +121,11 @@ static int check_plain(const struct sl_config *c, const struct sl_dataset *ds)
             "task.relation: found \"%s\" with data set '%s', whose graph has one type of "
             "vertices and edges: take it out",
             c->task.relation, ds->path);
+    if (c->sampler.metapaths.n > 0)
+        return sl_fail(SL_EINVAL,
+                       "sampler.metapaths: found \"%s\" with data set '%s', whose graph has one "
+                       "type of vertices and edges, which walks go along without: take it out",
+                       c->sampler.metapaths.path[0].name, ds->path);
     const bool trains = sl_fanout_is_named(&c->sampler.fanout_names);
     if (!trains && !sl_fanout_is_named(&c->evaluate.fanout_names))
         return SL_OK;
@@ -137,6 +162,8 @@ int sl_config_check_types(const struct sl_config *c, const struct sl_dataset *ds
     const bool typed = ds->typed.n_types > 0;
     for (size_t i = 0; typed && i < SL_COUNT_OF(rules); i++)
         SL_TRY(check_rule(&rules[i], c, ds));
+    if (typed)
+        SL_TRY(check_walks(c, ds));
     SL_TRY(check_model(c, ds));
     if (!typed)
         return check_plain(c, ds);

@@ -101,6 +101,9 @@ void sl_key_wanted(const struct sl_key *key, char *out, size_t bytes)
                  "a list of whole numbers such as [15, 10, 5], one for each layer, or of a graph "
                  "of several types an object with a list for each relation");
         break;
+    case SL_KEY_PATHS:
+        snprintf(out, bytes, "an object with a list of relations for each metapath");
+        break;
     case SL_KEY_CORES:
         snprintf(out, bytes, "a core number, or text such as \"0\", \"0-3\" or \"0,2\"");
         break;
@@ -397,6 +400,10 @@ int sl_parse_value(const struct sl_parse *p, const struct sl_key *key, const cha
         if (!cJSON_IsArray(item) && !cJSON_IsObject(item))
             return wrong(p, key, path, item);
         return sl_parse_fanout(p, key, path, item, base);
+    case SL_KEY_PATHS:
+        if (!cJSON_IsObject(item) || !item->child)
+            return wrong(p, key, path, item);
+        return sl_parse_metapaths(p, path, item, (struct sl_metapaths *)(void *)field);
     case SL_KEY_CORES: return read_cores(p, key, path, item, field, companion);
     case SL_KEY_NUMBERS: return read_numbers(p, key, path, item, base);
     case SL_KEY_LIST: return read_list(p, key, path, item, field, companion);

@@ -36,6 +36,12 @@ static uint32_t count_at(const struct sl_key *key, const void *base)
     return n;
 }
 
+static const struct sl_metapaths *metapaths_at(const struct sl_key *key, const void *base)
+{
+    const void *field = (const char *)base + key->offset;
+    return field;
+}
+
 static bool is_empty(const struct sl_key *object, const void *base);
 
 // Whether the key is left out: there is nowhere it is kept, it is not set, or it means nothing.
@@ -51,6 +57,8 @@ static bool is_absent(const struct sl_key *key, const void *base)
     if (key->type == SL_KEY_STRING && *((const char *)base + key->offset) == '\0')
         return true;
     if (key->type == SL_KEY_CORES && count_at(key, base) == 0)
+        return true;
+    if (key->type == SL_KEY_PATHS && metapaths_at(key, base)->n == 0)
         return true;
     return !sl_key_applies(key, base);
 }
@@ -113,6 +121,23 @@ static void put_fanout(struct sl_text *t, const struct sl_key *key, const void *
     sl_text_printf(t, "}");
 }
 
+static void put_metapaths(struct sl_text *t, const struct sl_metapaths *paths)
+{
+    sl_text_printf(t, "{");
+    for (uint32_t i = 0; i < paths->n; i++) {
+        const struct sl_named_path *path = &paths->path[i];
+        sl_text_printf(t, i ? ", " : "");
+        sl_text_json_string(t, path->name);
+        sl_text_printf(t, ": [");
+        for (uint32_t k = 0; k < path->n_steps; k++) {
+            sl_text_printf(t, k ? ", " : "");
+            sl_text_json_string(t, path->step[k]);
+        }
+        sl_text_printf(t, "]");
+    }
+    sl_text_printf(t, "}");
+}
+
 static void put_entry(struct sl_text *t, const struct sl_key *list, const void *entry);
 
 static void put_value(struct sl_text *t, const struct sl_key *key, const void *base)
@@ -146,6 +171,7 @@ static void put_value(struct sl_text *t, const struct sl_key *key, const void *b
         sl_text_printf(t, strpbrk(text, "KMGT") ? "\"%s\"" : "%s", text);
         break;
     case SL_KEY_FANOUT: put_fanout(t, key, base); break;
+    case SL_KEY_PATHS: put_metapaths(t, metapaths_at(key, base)); break;
     case SL_KEY_CORES: {
         struct sl_cores set = {0};
         for (uint32_t i = 0; i < count_at(key, base); i++)

@@ -55,7 +55,7 @@ extern "C" {
 
 // Functions and structures of this header since; a library that has them is of this version or a
 // later one (sluice_version()).
-#define SLUICE_API_VERSION 6
+#define SLUICE_API_VERSION 7
 
 enum { SLUICE_MAX_HOPS = 8 };
 
@@ -151,6 +151,7 @@ struct sluice_vertex_type {
     uint64_t feat_row_bytes;
 };
 
+// A relation of the graph; where walks draw one of "sampler.metapaths", which has no edges there.
 struct sluice_relation {
     const char *name;
     uint32_t source, target;         // types
@@ -231,6 +232,7 @@ struct sluice_run {
     const uint32_t *indptr;   // (n_dst + 1)
     const uint32_t *indices;  // (n_edges) of the source type
     const uint64_t *edge_ids; // (n_edges) places in indices.npy, or NULL
+    const float *weights;     // (n_edges) visits of random walks, or NULL
 };
 
 struct sluice_batch {
@@ -331,6 +333,7 @@ struct sluice_relation_arrays {
     uint64_t n_after[SLUICE_MAX_HOPS];
     int64_t *edges;    // (2, n_edges): sources, then destinations; numbers within the types' parts
     int64_t *edge_ids; // (n_edges) within the relation, whose edges stand by target; or NULL
+    float *weights;    // (n_edges) visits of random walks, or NULL
 };
 
 /*

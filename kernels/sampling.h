@@ -68,6 +68,15 @@ struct sl_topology_view {
     const double *sums[SL_PARTS_MAX + 1];
 };
 
+enum { SL_PATH_STEPS_MAX = 8 };
+
+// What a walk steps along, again and again: in step k the row of vertex v is v + shift[k] of
+// topology->indptr (numbers wrap). All 0, as of a plain graph: one step, by v's own row.
+struct sl_walk_path {
+    uint32_t more;                     // steps after the first one
+    uint64_t shift[SL_PATH_STEPS_MAX]; // [0] is 0
+};
+
 // Global id -> local id, sized to a batch; opaque to callers of the table.
 struct sl_idmap;
 
@@ -96,8 +105,9 @@ struct sl_khop_args {
     uint64_t *edge_ids;
     uint32_t *n_edges; // out: of all rows
     // Of kinds that count visits (SL_SAMPLER_VISITS):
-    uint32_t paths, length;
-    float restart; // probability of going back to the destination before each step but the first
+    uint32_t paths, length; // walks of a row; how often each goes through `along`
+    struct sl_walk_path along;
+    float restart; // probability of going back to the row before each time but the first
     float *visits; // out (indices_capacity): how often each neighbour was met
 };
 
@@ -129,8 +139,10 @@ struct sl_draw_delivery {
 
 // A relation of a graph with several types (common/data/typed.h).
 struct sl_draw_relation {
-    uint32_t source, target; // types
-    uint64_t shift;          // the row of vertex v of the target type is v + shift; numbers wrap
+    uint32_t source, target;   // types
+    uint64_t shift;            // the row of vertex v of the target type is v + shift; numbers wrap
+    struct sl_walk_path along; // of walks, from those rows on
+    bool returns;              // ... which go back to their row after each time
 };
 
 /*
@@ -150,8 +162,8 @@ struct sl_draw_args {
     enum sl_sampler_kind kind;
     enum sl_renumbering renumbering;
     const struct sl_topology_view *topology; // arrays on the device, or mapped
-    // Of a graph with types, else NULL; no walks then, no degrees and no ranks. It must stay until
-    // the batch was waited for, as what it points to and as by_relation.
+    // Of a graph with types, else NULL; no degrees then and no ranks. It must stay until the batch
+    // was waited for, as what it points to and as by_relation.
     const struct sl_draw_types *types;
     uint32_t n_hops;
     int64_t fanout[SL_DRAW_HOPS_MAX]; // -1 = all neighbours

@@ -19,11 +19,25 @@ int sl_check_random_walk(const struct sl_khop_args *args)
                        "sampling hop %u by random walks: %u paths of %u steps, wanted at least 1 "
                        "of each",
                        hop, args->paths, args->length);
-    if ((uint64_t)args->paths * sl_walk_path_groups(args->length) > SL_WALK_GROUPS_MAX)
+    if (args->along.more >= SL_PATH_STEPS_MAX || args->along.shift[0] != 0)
+        return sl_fail(
+            SL_EINVAL,
+            "sampling hop %u by random walks: a metapath of 1 + %u steps, wanted at most "
+            "%d, of which the first is by the rows' own lists",
+            hop, args->along.more, SL_PATH_STEPS_MAX);
+    if (args->along.more > 0 && args->excluded)
+        return sl_fail(SL_EUNSUPPORTED,
+                       "sampling hop %u by random walks: edges to leave out of a metapath of %u "
+                       "steps, wanted one step",
+                       hop, 1 + args->along.more);
+    const uint64_t steps = (uint64_t)args->length * (1 + args->along.more);
+    if (steps > SL_WALK_GROUPS_MAX * 4 ||
+        args->paths * (uint64_t)sl_walk_path_groups((uint32_t)steps) > SL_WALK_GROUPS_MAX)
         return sl_fail(SL_EINVAL,
-                       "sampling hop %u by random walks: %u paths of %u steps, wanted at most %d "
+                       "sampling hop %u by random walks: %u paths of %" PRIu64
+                       " steps, wanted at most %d "
                        "steps in all, a path's steps counted up to a multiple of 4",
-                       hop, args->paths, args->length, SL_WALK_GROUPS_MAX * 4);
+                       hop, args->paths, steps, SL_WALK_GROUPS_MAX * 4);
     if (!(args->restart >= 0.0f && args->restart <= 1.0f))
         return sl_fail(SL_EINVAL,
                        "sampling hop %u by random walks: restart probability %g, wanted 0 to 1",

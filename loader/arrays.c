@@ -351,6 +351,9 @@ static void fill_run_part(void *context, uint32_t part)
     spread_rows(f->to->edges + n, sl_run_indptr(f->block, f->run), f->run->n_dst, begin, end);
     for (uint64_t i = begin; ids && i < end; i++)
         f->to->edge_ids[i] = (int64_t)(ids[i] - f->first_edge);
+    if (f->to->weights)
+        memcpy(f->to->weights + begin, sl_run_weights(f->block, f->run) + begin,
+               (end - begin) * sizeof *f->to->weights);
 }
 
 // The next `bytes` of a piece.
@@ -364,7 +367,8 @@ static void *take(char **at, uint64_t bytes)
 // Bytes of an edge's numbers.
 static uint64_t edge_bytes(const struct sl_block *block)
 {
-    return sizeof(int64_t) * (block->flags & SL_BLOCK_HAS_EDGE_IDS ? 3 : 2);
+    return sizeof(int64_t) * (block->flags & SL_BLOCK_HAS_EDGE_IDS ? 3 : 2) +
+           (block->flags & SL_BLOCK_HAS_WEIGHTS ? sizeof(float) : 0);
 }
 
 static uint64_t labels_of(const struct sl_block *block)
@@ -442,6 +446,8 @@ static void fill_relations(struct sl_arrays *a, const struct sl_block *block,
         to->edges = take(&at, sizeof *to->edges * 2 * run->n_edges);
         if (block->flags & SL_BLOCK_HAS_EDGE_IDS)
             to->edge_ids = take(&at, sizeof *to->edge_ids * run->n_edges);
+        if (block->flags & SL_BLOCK_HAS_WEIGHTS)
+            to->weights = take(&at, sizeof *to->weights * run->n_edges);
         struct fill_run fill = {to, sl_block_here(block), run,
                                 typed->relation[run->relation].first_edge,
                                 run->n_edges / PART_EDGES + 1};

@@ -44,6 +44,7 @@ static int open_graph(struct sluice_sampler *s)
                             sl_config_needs_to_draw(&s->config), -1, sl_kernels_rows(),
                             sl_threads_default()));
     SL_TRY(sl_config_check_types(&s->config, &s->topology.dataset));
+    SL_TRY(sl_config_choose_paths(&s->config, &s->topology.dataset));
     SL_TRY(sl_config_find_relations(&s->config, &s->topology.dataset.typed));
     SL_TRY(sl_schema_init(&s->schema, &s->topology.dataset.typed, &s->config));
     s->rows.dataset = &s->topology.dataset;

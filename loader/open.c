@@ -190,9 +190,9 @@ static int begin(struct sluice_loader *l)
     sl_kernels_set_threads(threads);
     SL_TRY(sl_dataset_open_recorded(l->config.dataset, SL_TAKES_SHARD | SL_TAKES_TYPES,
                                     w->told.record, threads, &l->dataset));
+    SL_TRY(sl_config_choose_items(&l->config, &l->dataset));
     SL_TRY(sl_config_find_relations(&l->config, &l->dataset.typed));
     SL_TRY(sl_schema_init(&l->schema, &l->dataset.typed, &l->config));
-    SL_TRY(sl_config_choose_items(&l->config, &l->dataset));
     SL_TRY(open_compute(l));
     SL_TRY(sl_worker_attach(w, &hello));
     SL_TRY(open_features(l));

@@ -93,6 +93,7 @@ int sluice_get_run(const struct sluice_batch *batch, uint32_t number, struct slu
         .indptr = sl_run_indptr(v, run),
         .indices = sl_run_indices(v, run),
         .edge_ids = sl_run_edge_ids(v, run),
+        .weights = sl_run_weights(v, run),
     };
     return SL_OK;
 }

@@ -94,10 +94,8 @@ static uint64_t edges_bound(const struct sl_drawer *d, const struct sl_draw_plan
                             uint32_t first, uint32_t n_dst)
 {
     int64_t fanout = plan->fanout[h];
-    if (sl_draw_plan_has_visits(plan)) {
-        uint64_t steps = (uint64_t)plan->paths * plan->length;
-        return (fanout < 0 ? steps : SL_MIN(steps, (uint64_t)fanout)) * (n_dst - first);
-    }
+    if (sl_draw_plan_has_visits(plan))
+        return sl_draw_plan_most_met(plan, fanout) * (n_dst - first);
     if (fanout >= 0)
         return (uint64_t)fanout * (n_dst - first);
     uint64_t edges = 0;
@@ -144,7 +142,7 @@ static int check_job(const struct sl_drawer *d, const struct sl_draw_job *job)
                            "sampling: seed %u is no vertex of a graph with %" PRIu64 " vertices",
                            job->seeds[i], n_nodes);
     if (is_typed(d)) {
-        SL_TRY(sl_typed_check_plan(job->plan));
+        SL_TRY(sl_typed_check_plan(job->plan, &ds->typed));
         SL_TRY(check_types(d, job));
     }
     const bool timed = ds->node_time && (ds->edge_time || is_typed(d));

@@ -28,7 +28,8 @@ struct sl_draw_plan {
     bool edge_ids;          // the block carries its edges' numbers; not of walks
     bool degrees;           // the block carries the in-degrees of its input nodes, without
                             // self-loops where the topology has looked for them
-    uint32_t paths, length; // random walks: of each vertex, steps of each
+    uint32_t paths, length; // random walks: of each vertex; steps of each, or times that it goes
+                            // through its metapath
     float restart;          // ... probability of starting over
     bool pairs;             // a job of links: each batch has pairs (pairs.h)
     // Of a typed graph: (n_hops, its relations) fanout of each relation in each hop; 0 leaves it
@@ -40,6 +41,13 @@ struct sl_draw_plan {
 static inline bool sl_draw_plan_has_visits(const struct sl_draw_plan *plan)
 {
     return sl_sampler_flags[plan->kind] & SL_SAMPLER_VISITS;
+}
+
+// Vertices that the walks of one row meet at most, of which `fanout` are kept (-1: all).
+static inline uint64_t sl_draw_plan_most_met(const struct sl_draw_plan *plan, int64_t fanout)
+{
+    const uint64_t met = (uint64_t)plan->paths * plan->length;
+    return fanout < 0 || (uint64_t)fanout > met ? met : (uint64_t)fanout;
 }
 
 // Whether only the processor can draw it.

@@ -58,15 +58,19 @@ uint64_t sl_typed_drawer_bytes(const struct sl_typed_drawer *d)
     return bytes;
 }
 
-int sl_typed_check_plan(const struct sl_draw_plan *plan)
+int sl_typed_check_plan(const struct sl_draw_plan *plan, const struct sl_typed *typed)
 {
-    const char *odd = sl_draw_plan_has_visits(plan)               ? "random walks"
-                      : plan->subgraph != SL_SUBGRAPH_DIRECTIONAL ? "a subgraph of the vertices"
-                      : plan->degrees                             ? "degrees"
-                                                                  : NULL;
-    return odd ? sl_fail(SL_EUNSUPPORTED,
-                         "sampling: %s of a graph with several types: wanted a plain graph", odd)
-               : SL_OK;
+    const char *odd = plan->subgraph != SL_SUBGRAPH_DIRECTIONAL ? "a subgraph of the vertices"
+                      : plan->degrees                           ? "degrees"
+                                                                : NULL;
+    if (odd)
+        return sl_fail(SL_EUNSUPPORTED,
+                       "sampling: %s of a graph with several types: wanted a plain graph", odd);
+    if (sl_draw_plan_has_visits(plan) == (typed->n_walked > 0))
+        return SL_OK;
+    return sl_fail(SL_EUNSUPPORTED,
+                   "sampling: %s of a graph with several types: wanted walks along metapaths",
+                   typed->n_walked > 0 ? "edges of metapaths" : "walks along no metapath");
 }
 
 // ---- vertices -----------------------------------------------------------------------------------
@@ -196,10 +200,14 @@ struct draw {
     uint32_t first, n_dst; // rows
     const uint32_t *rows;  // of the view; NULL: vertices, whose list may move
     uint64_t most;         // edges of these rows
+    struct sl_walk_path along;
+    float restart;
 };
 
 static uint64_t edges_bound(const struct draw *r)
 {
+    if (sl_draw_plan_has_visits(r->plan))
+        return sl_draw_plan_most_met(r->plan, r->fanout) * (r->n_dst - r->first);
     if (r->fanout >= 0)
         return (uint64_t)r->fanout * (r->n_dst - r->first);
     const uint32_t *rows = nodes_of(r->target);
@@ -258,6 +266,11 @@ static int draw_rows(const struct sl_typed_drawer *d, const struct draw *r, uint
         .indices_capacity = room->edges,
         .n_edges = n_edges,
         .edge_ids = plan->edge_ids ? room->second : NULL,
+        .paths = plan->paths,
+        .length = plan->length,
+        .along = r->along,
+        .restart = r->restart,
+        .visits = sl_draw_plan_has_visits(plan) ? room->second : NULL,
     };
     const int rc = d->kernels->sample[plan->kind](&args);
     return rc == SL_ERANGE && room->edges < bound ? SL_EAGAIN : rc;
@@ -279,7 +292,7 @@ static struct sl_block_run run_of(uint32_t h, uint32_t relation, const struct sl
                                  .n_edges = hop->n_edges,
                                  .indptr_offset = hop->indptr_offset,
                                  .indices_offset = hop->indices_offset,
-                                 .edge_ids_offset = hop->edge_ids_offset};
+                                 .beside_offset = hop->beside_offset};
 }
 
 // Straight into the block.
@@ -360,11 +373,14 @@ static int draw_hop(struct sl_typed_drawer *d, const struct sl_draw_plan *plan, 
                                         : plan->fanout[h],
             .target = &d->part[relation->target],
             .source = &d->part[relation->source],
+            .restart = sl_relation_is_round(relation) ? plan->restart : 1.0f,
         };
         r.n_dst = r.target->after[h];
         r.first = plan->expand_new && h > 0 ? r.target->after[h - 1] : 0;
         if (r.fanout == 0 || r.first == r.n_dst)
             continue;
+        if (sl_draw_plan_has_visits(plan))
+            r.along = sl_topology_path(d->topology, i);
         SL_TRY(find_rows(d, &r));
         SL_TRY(make_map(r.source));
         SL_TRY(reserve_nodes(d, relation->source, r.most));
@@ -525,8 +541,8 @@ static void place_run(const struct sl_draw_plan *plan, uint32_t n_dst, uint32_t 
 {
     sl_block_place(c, ((uint64_t)n_dst + 1) * sizeof(uint32_t), &run->indptr_offset);
     sl_block_place(c, (uint64_t)n_edges * sizeof(uint32_t), &run->indices_offset);
-    if (plan->edge_ids)
-        sl_block_place(c, (uint64_t)n_edges * sizeof(uint64_t), &run->edge_ids_offset);
+    if (sl_draw_plan_beside(plan))
+        sl_block_place(c, (uint64_t)n_edges * sl_draw_plan_beside(plan), &run->beside_offset);
 }
 
 int sl_typed_describe(struct sl_typed_drawer *d, const struct sl_draw_plan *plan,

@@ -9,6 +9,9 @@
  * one of its own for each other (sl_rng_relation_seed), and i of Philox's counter is the number of
  * the row's vertex within its type's part of the block.
  *
+ * Random walks go along metapaths, which are the relations then: a vertex's walks begin again where
+ * they have come to, or, of a metapath that ends at another type, at the vertex.
+ *
  * Runs go straight into the block; one that turns out to have no edges is taken back. With
  * expand_new those of a relation are one longer array each, which stands in scratch memory until
  * its length is known.
@@ -71,8 +74,8 @@ int sl_typed_drawer_init(struct sl_typed_drawer *d, const struct sl_topology *to
 void sl_typed_drawer_fini(struct sl_typed_drawer *d); // safe on a zeroed struct
 uint64_t sl_typed_drawer_bytes(const struct sl_typed_drawer *d);
 
-// Whether the plan has nothing that a typed graph has not: SL_EUNSUPPORTED with what it is.
-int sl_typed_check_plan(const struct sl_draw_plan *plan);
+// Whether the plan has nothing that the typed graph has not: SL_EUNSUPPORTED with what it is.
+int sl_typed_check_plan(const struct sl_draw_plan *plan, const struct sl_typed *typed);
 
 // Behind the labels or pairs: runs, nodes and the tables of both. SL_EAGAIN without a message: the
 // block's memory is too small.

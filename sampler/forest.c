@@ -146,7 +146,7 @@ static struct rows rows_of(const struct sl_forest *f, uint32_t t, const struct s
         r->relation != run->relation)
         return (struct rows){0};
     return (struct rows){sl_run_indptr(view, r), sl_run_indices(view, r),
-                         (const char *)tree + r->edge_ids_offset, r->n_edges};
+                         (const char *)tree + r->beside_offset, r->n_edges};
 }
 
 // Goes on to the trees' runs of that hop and relation. Returns their edges.

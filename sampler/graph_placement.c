@@ -290,7 +290,11 @@ static int list_types(struct sl_graph_placement *r)
         n_of[i] = t->type[i].n;
     for (uint32_t i = 0; i < t->n_relations; i++) {
         const struct sl_relation *of = &t->relation[i];
-        relation[i] = (struct sl_draw_relation){of->source, of->target, sl_relation_row(t, of, 0)};
+        relation[i] = (struct sl_draw_relation){.source = of->source,
+                                                .target = of->target,
+                                                .shift = sl_relation_row(t, of, 0),
+                                                .along = sl_topology_path(r->topology, i),
+                                                .returns = !sl_relation_is_round(of)};
     }
     return SL_OK;
 }

@@ -164,12 +164,20 @@ int sl_topology_expect_device(struct sl_topology *t)
 struct sl_topology_view sl_topology_relation(const struct sl_topology *t, uint32_t relation)
 {
     const struct sl_typed *typed = &t->dataset.typed;
-    const struct sl_relation *r = &typed->relation[relation];
     struct sl_topology_view view = t->view;
-    // Its first vertex may stand behind its first row: numbers wrap, as pointers must not.
-    const uintptr_t shift = (uintptr_t)(r->first_row - typed->type[r->target].first);
-    view.indptr = (const uint64_t *)((uintptr_t)view.indptr + shift * sizeof *view.indptr);
+    view.indptr = sl_relation_lists(typed, &typed->relation[relation], view.indptr);
     return view;
+}
+
+_Static_assert((int)SL_PATH_STEPS_MAX == (int)SL_METAPATH_STEPS_MAX, "walks go along metapaths");
+
+struct sl_walk_path sl_topology_path(const struct sl_topology *t, uint32_t relation)
+{
+    const struct sl_relation *r = &t->dataset.typed.relation[relation];
+    struct sl_walk_path path = {.more = r->n_steps ? r->n_steps - 1 : 0};
+    for (uint32_t k = 0; k < r->n_steps; k++)
+        path.shift[k] = sl_relation_step_shift(&t->dataset.typed, r, k);
+    return path;
 }
 
 const int64_t *sl_topology_relation_times(const struct sl_topology *t, uint32_t relation)

@@ -61,6 +61,8 @@ void sl_topology_read_ahead(const struct sl_topology *t, const struct sl_topolog
 
 // Of a typed graph: the view whose row v is the row of vertex v in the relation.
 struct sl_topology_view sl_topology_relation(const struct sl_topology *t, uint32_t relation);
+// What walks go along from that view's rows on: a metapath, or the relation alone.
+struct sl_walk_path sl_topology_path(const struct sl_topology *t, uint32_t relation);
 // The times of that view's edges, NULL: the relation has none.
 const int64_t *sl_topology_relation_times(const struct sl_topology *t, uint32_t relation);
 

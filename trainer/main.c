@@ -61,6 +61,8 @@ static int prepare(struct program *p)
     SL_TRY(sl_dataset_open_recorded(p->config.dataset, need, w->told.record, threads, &p->dataset));
     sl_config_choose_features(&p->config, &p->dataset);
     SL_TRY(sl_config_choose_items(&p->config, &p->dataset));
+    if (sl_neighbours_walks(&p->config))
+        SL_TRY(sl_config_find_relations(&p->config, &p->dataset.typed));
     SL_TRY(sl_objective_init(&p->objective, &p->config, &p->dataset));
     SL_TRY(sl_model_init(&p->model, &p->config, p->dataset.feat_dim, &p->dataset.typed,
                          &p->objective, p->compute.device, p->compute.kernels));
@@ -264,6 +266,7 @@ static void release(void *ctx)
     sl_objective_fini(&p->objective);
     sl_link_sets_fini(&p->links);
     sl_dataset_close(&p->dataset);
+    sl_config_forget_relations(&p->config);
     sl_row_table_close(&p->rows);
 }
 

@@ -177,6 +177,9 @@ static int prepare(struct program *p)
                                     &p->dataset));
     SL_TRY(sl_dataset_hold(&p->dataset));
     sl_config_choose_features(&p->config, &p->dataset);
+    SL_TRY(sl_config_choose_paths(&p->config, &p->dataset));
+    if (sl_neighbours_walks(&p->config))
+        SL_TRY(sl_config_find_relations(&p->config, &p->dataset.typed));
     if (sl_config_is_links(&p->config))
         SL_TRY(sl_config_choose_relation(&p->config, &p->dataset));
     p->config.loss.class_weights = SL_CLASS_WEIGHTS_NONE; // no loss is computed
@@ -662,6 +665,7 @@ static void release(struct program *p)
     sl_wider_graph_close(&p->wider);
     sl_objective_fini(&p->objective);
     sl_dataset_close(&p->dataset);
+    sl_config_forget_relations(&p->config);
     sl_assignment_fini(&p->told);
 }
 

@@ -28,7 +28,9 @@ static double draws_of(const struct sl_config *c, const struct sl_typed *typed, 
     const int64_t fanout =
         named ? named[(uint64_t)hop * typed->n_relations + r] : c->sampler.fanout[hop];
     const uint64_t rows = typed->type[relation->target].n;
-    const double degree = rows ? (double)relation->n_edges / (double)rows : 0;
+    double degree = rows ? (double)sl_relation_list_edges(typed, relation) / (double)rows : 0;
+    if (relation->n_steps > 0) // of those whose walks go somewhere
+        degree = SL_MIN(degree, 1) * c->sampler.paths * c->sampler.length;
     return fanout < 0 ? degree : SL_MIN(degree, (double)fanout);
 }
 

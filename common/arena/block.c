@@ -21,6 +21,7 @@ static bool holds_run(const struct sl_block *b, const struct sl_block_run *run)
 {
     return run->hop < b->n_hops && holds(b, run->indptr_offset, (uint64_t)run->n_dst + 1) &&
            holds(b, run->indices_offset, run->n_edges) &&
+           (!(b->flags & SL_BLOCK_HAS_WEIGHTS) || holds(b, run->weights_offset, run->n_edges)) &&
            (!(b->flags & SL_BLOCK_HAS_EDGE_IDS) ||
             holds_wide(b, run->edge_ids_offset, run->n_edges, sizeof(uint64_t)));
 }
@@ -45,9 +46,9 @@ static bool types_add_up(const struct sl_block *b)
 
 static const char *find_misplaced_run(const struct sl_block *b)
 {
-    const uint32_t odd = SL_BLOCK_HAS_DEGREES | SL_BLOCK_HAS_WEIGHTS;
+    const uint32_t both = SL_BLOCK_HAS_WEIGHTS | SL_BLOCK_HAS_EDGE_IDS;
     const struct sl_block_typed *typed = sl_block_typed(b);
-    if (b->flags & odd)
+    if (b->flags & SL_BLOCK_HAS_DEGREES || (b->flags & both) == both)
         return "flags";
     if (!holds_wide(b, b->typed_offset, sizeof *typed / sizeof(uint64_t), sizeof(uint64_t)) ||
         !holds(b, b->typed_offset + sizeof *typed,

@@ -32,15 +32,15 @@
 
 enum sl_block_flags {
     SL_BLOCK_HAS_DEGREES = 1,  // degree_offset is set
-    SL_BLOCK_HAS_WEIGHTS = 2,  // every hop's weights_offset is set
+    SL_BLOCK_HAS_WEIGHTS = 2,  // every hop's, or run's, weights_offset is set
     SL_BLOCK_HAS_RANKS = 4,    // rank_offset is set
-    SL_BLOCK_HAS_EDGE_IDS = 8, // every hop's edge_ids_offset is set; not beside weights
+    SL_BLOCK_HAS_EDGE_IDS = 8, // likewise edge_ids_offset; not beside weights
     // Each seed has vertices of its own, a tree, and edges join those of one tree: a vertex of the
     // graph may be there several times.
     SL_BLOCK_DISJOINT = 16,
     // Pairs in the place of labels: of a job of links. The seeds are their ends, each once.
     SL_BLOCK_HAS_PAIRS = 32,
-    SL_BLOCK_TYPED = 64, // typed_offset is set; not beside degrees, weights
+    SL_BLOCK_TYPED = 64, // typed_offset is set; not beside degrees
 };
 
 // What a typed block has besides. Behind it n_types times struct sl_block_type.
@@ -59,11 +59,15 @@ struct sl_block_type {
 // vertices of its source type that are known after the hop.
 struct sl_block_run {
     uint32_t hop, relation;
-    uint32_t n_dst;           // rows: all vertices of the target type that are known before the hop
-    uint32_t n_edges;         // never 0
-    uint64_t indptr_offset;   // u32 (n_dst + 1), starts at 0
-    uint64_t indices_offset;  // u32 (n_edges)
-    uint64_t edge_ids_offset; // u64 (n_edges), when flagged, see sl_view_edge_ids()
+    uint32_t n_dst;          // rows: all vertices of the target type that are known before the hop
+    uint32_t n_edges;        // never 0
+    uint64_t indptr_offset;  // u32 (n_dst + 1), starts at 0
+    uint64_t indices_offset; // u32 (n_edges)
+    union {                  // as of struct sl_block_hop
+        uint64_t weights_offset;
+        uint64_t edge_ids_offset;
+        uint64_t beside_offset;
+    };
 };
 
 struct sl_block_hop {
@@ -256,6 +260,13 @@ static inline const uint64_t *sl_run_edge_ids(struct sl_block_view v,
     return v.header->flags & SL_BLOCK_HAS_EDGE_IDS
                ? (const uint64_t *)(const void *)(v.base + run->edge_ids_offset)
                : (const uint64_t *)0;
+}
+
+static inline const float *sl_run_weights(struct sl_block_view v, const struct sl_block_run *run)
+{
+    return v.header->flags & SL_BLOCK_HAS_WEIGHTS
+               ? (const float *)(const void *)(v.base + run->weights_offset)
+               : (const float *)0;
 }
 
 static inline const uint32_t *sl_view_indptr(struct sl_block_view v, uint32_t hop)

@@ -97,7 +97,7 @@ uint32_t sl_typed_type_of(const struct sl_typed *t, uint64_t v)
 
 uint32_t sl_typed_relation_of(const struct sl_typed *t, uint64_t row)
 {
-    uint32_t low = 0, high = t->n_relations;
+    uint32_t low = t->n_walked ? t->n_relations : 0, high = t->n_relations + t->n_walked;
     while (high - low > 1) {
         const uint32_t middle = low + (high - low) / 2;
         if (t->relation[middle].first_row <= row)

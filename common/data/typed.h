@@ -10,6 +10,12 @@
  * indices[indptr[row]] to indices[indptr[row + 1] - 1] (ids of the one numbering), the edges of a
  * relation lie together, and what there is of them by edge lies together, too.
  *
+ * A METAPATH is relations that a walk goes along, against their edges: from a vertex of the first
+ * one's target type to one of its source type, from there by the second, and so on. Where walks
+ * along metapaths draw (sl_typed_set_paths()) these are the relations that mini-batches, models and
+ * figures have: from the type that a metapath ends with to the type that it begins with. Their rows
+ * are those of their first step; edges of their own they have none.
+ *
  * A plain graph is the same with one type and one relation: its rows are its vertices. It has no
  * tables.
  */
@@ -23,6 +29,7 @@
 
 enum { SL_TYPES_MAX = 256, SL_RELATIONS_MAX = 4096, SL_TYPE_NAME_BYTES = 64 };
 enum { SL_RELATION_FILES_MAX = 256 }; // relations whose edges have times, or features
+enum { SL_METAPATH_STEPS_MAX = 8 };
 #define SL_NO_RELATION UINT32_MAX
 
 struct sl_vertex_type {
@@ -47,12 +54,16 @@ struct sl_relation {
     uint32_t feat_dim;
     enum sl_dtype feat_dtype; // F32 or F16
     const void *feat;         // (n_edges, feat_dim)
+    // Of a metapath: the relations that it goes along, by their numbers. 0: it is none.
+    uint32_t n_steps, step[SL_METAPATH_STEPS_MAX];
 };
 
 struct sl_typed {
     uint32_t n_types, n_relations; // 0: a plain graph
-    uint64_t n_rows;               // of all relations
-    struct sl_vertex_type *type;   // the first is the one with labels
+    // Where the n_relations are metapaths: the graph's own, which stand behind them. Else 0.
+    uint32_t n_walked;
+    uint64_t n_rows;             // of all relations
+    struct sl_vertex_type *type; // the first is the one with labels
     struct sl_relation *relation;
     uint32_t listed; // the type that train_idx.npy and so on list vertices of
     // The relation of the pairs in train_edges.npy and so on, and of a job of links that which it
@@ -65,6 +76,35 @@ static inline uint64_t sl_relation_row(const struct sl_typed *t, const struct sl
                                        uint64_t v)
 {
     return r->first_row + (v - t->type[r->target].first);
+}
+
+// indptr of all rows, as one by vertex: v's row in the relation is at [v] and [v + 1]. The first
+// vertex may stand behind its row: numbers wrap, as pointers must not.
+static inline const uint64_t *sl_relation_lists(const struct sl_typed *t,
+                                                const struct sl_relation *r, const uint64_t *indptr)
+{
+    const uintptr_t shift = (uintptr_t)sl_relation_row(t, r, 0);
+    return (const uint64_t *)((uintptr_t)indptr + shift * sizeof *indptr);
+}
+
+// What the row of a vertex in step k of a metapath is behind its row in the first step; numbers
+// wrap.
+static inline uint64_t sl_relation_step_shift(const struct sl_typed *t,
+                                              const struct sl_relation *metapath, uint32_t k)
+{
+    return sl_relation_row(t, &t->relation[metapath->step[k]], 0) - sl_relation_row(t, metapath, 0);
+}
+
+// Whether a metapath ends at the type that it begins with.
+static inline bool sl_relation_is_round(const struct sl_relation *metapath)
+{
+    return metapath->source == metapath->target;
+}
+
+// Edges in the lists that its rows are of.
+static inline uint64_t sl_relation_list_edges(const struct sl_typed *t, const struct sl_relation *r)
+{
+    return r->n_steps > 0 ? t->relation[r->step[0]].n_edges : r->n_edges;
 }
 
 // Of one vertex's features; 0: it has none.
@@ -111,6 +151,13 @@ uint32_t sl_typed_relation_named(const struct sl_typed *t, const char *name, uin
 uint32_t sl_typed_reverse(const struct sl_typed *t, uint32_t relation);
 // The type of that name, n_types where there is none.
 uint32_t sl_typed_find_type(const struct sl_typed *t, const char *name);
+
+struct sl_metapath {
+    const char *name;
+    uint32_t n_steps, step[SL_METAPATH_STEPS_MAX]; // relations, of which each leads to the next
+};
+// Makes these (n, at least 1) the relations, as far as this process is concerned. SL_ENOMEM.
+int sl_typed_set_paths(struct sl_typed *t, const struct sl_metapath *path, uint32_t n);
 
 // Whether `name` may be one of a type or a relation.
 bool sl_typed_is_name(const char *name);

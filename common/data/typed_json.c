@@ -39,6 +39,9 @@ static cJSON *relation_to_json(const struct sl_typed *t, uint32_t i)
     cJSON_AddNumberToObject(o, "first_edge", (double)r->first_edge);
     if (r->reverse_of != SL_NO_RELATION)
         cJSON_AddStringToObject(o, "reverse_of", t->relation[r->reverse_of].name);
+    cJSON *steps = r->n_steps ? cJSON_AddArrayToObject(o, "metapath") : NULL;
+    for (uint32_t k = 0; k < r->n_steps; k++)
+        cJSON_AddItemToArray(steps, cJSON_CreateString(sl_relation_text(t, r->step[k]).text));
     return o;
 }
 

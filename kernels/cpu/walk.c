@@ -16,6 +16,9 @@
  * counts by a counting sort, and what is kept of the group is renumbered with its slots asked for
  * ahead.
  *
+ * A METAPATH has lists of its own in each step, and what is met is what its last steps come to: the
+ * others write nothing down.
+ *
  * SCRATCH lives with the renumbering map and depends on paths, length and fanout alone.
  *
  * FAILURE. On SL_ERANGE nothing beyond the capacities has been written; nodes, map and outputs hold
@@ -56,8 +59,10 @@ struct tally {
 
 struct walks {
     const struct sl_khop_args *args;
-    uint32_t steps;    // of a row
-    uint32_t take_max; // of a row
+    uint32_t steps;                           // of a row's paths, that may meet a vertex
+    uint32_t groups;                          // Philox blocks of a path
+    const uint64_t *lists[SL_PATH_STEPS_MAX]; // (1 + more) of the metapath's steps
+    uint32_t take_max;                        // of a row
     uint64_t n_edges;
     uint32_t *met;    // (ROWS, steps)
     uint32_t *chosen; // (ROWS, take_max) vertices that are kept, row by row
@@ -133,7 +138,7 @@ static void draw_words(struct walks *w, uint32_t row, uint32_t path, uint32_t n_
 {
     const struct sl_khop_args *hop = w->args;
     for (uint32_t p = 0; p < n_paths; p++) {
-        uint64_t group = (path + p) * sl_walk_path_groups(w->args->length) + step / 4;
+        uint64_t group = (path + p) * w->groups + step / 4;
         uint64_t first = group << 32 | row;
         sl_cpu_philox_words(hop->seed, hop->stream, hop->hop, hop->batch, hop->epoch, first, ROWS,
                             w->move_words + p * 4 * ROWS);
@@ -149,9 +154,10 @@ SL_INLINE int choose(struct walks *w, uint32_t row, uint32_t n, uint32_t path, u
                      uint32_t step, const bool excludes)
 {
     const struct sl_khop_args *hop = w->args;
-    const uint64_t *indptr = hop->topology->indptr;
+    const uint32_t k = step % (1 + hop->along.more);
+    const uint64_t *indptr = w->lists[k];
     const struct sl_khop_ids ids = sl_khop_ids_of(hop->topology);
-    const float restart = step > 0 ? w->args->restart : 0.0f;
+    const float restart = step > 0 && k == 0 ? w->args->restart : 0.0f;
     for (uint32_t p = 0; p < n_paths; p++) {
         for (uint32_t r = 0; r < n; r++) {
             uint32_t i = p * ROWS + r, at = w->at[i], word = 4 * i + (step & 3), x;
@@ -159,7 +165,7 @@ SL_INLINE int choose(struct walks *w, uint32_t row, uint32_t n, uint32_t path, u
                 continue;
             if (restart > 0 && sl_rng_unit(w->restart_words[word]) < restart)
                 at = hop->rows[row + r];
-            uint64_t first = indptr[at], degree = indptr[at + 1] - first;
+            uint64_t first = indptr[at], degree = indptr[at + (uint64_t)1] - first;
             if (__builtin_expect(degree >= UINT32_MAX, 0))
                 return sl_walk_fail_degree(w->args, at, degree);
             const struct sl_excluded_row out =
@@ -170,7 +176,7 @@ SL_INLINE int choose(struct walks *w, uint32_t row, uint32_t n, uint32_t path, u
                 continue;
             }
             if (__builtin_expect(!sl_rng_below(w->move_words[word], (uint32_t)degree, &x), 0)) {
-                uint32_t group = (path + p) * sl_walk_path_groups(w->args->length) + step / 4;
+                uint32_t group = (path + p) * w->groups + step / 4;
                 x = sl_walk_move(hop, row + r, group, step, w->move_words[word], (uint32_t)degree);
             }
             if (excludes)
@@ -182,22 +188,28 @@ SL_INLINE int choose(struct walks *w, uint32_t row, uint32_t n, uint32_t path, u
     return SL_OK;
 }
 
+// `meets` is a constant: whether the metapath ends here.
 SL_INLINE void move(struct walks *w, uint32_t row, uint32_t n, uint32_t path, uint32_t n_paths,
-                    uint32_t step)
+                    uint32_t step, const bool meets)
 {
     const struct sl_khop_args *hop = w->args;
+    const uint32_t each = 1 + hop->along.more;
+    const uint64_t *next = w->lists[(step + 1) % each];
     const struct sl_khop_ids ids = sl_khop_ids_of(hop->topology);
     for (uint32_t p = 0; p < n_paths; p++) {
-        uint32_t *met = w->met + (path + p) * w->args->length + step;
+        uint32_t *met = w->met + (path + p) * w->args->length + step / each;
         for (uint32_t r = 0; r < n; r++, met += w->steps) {
             uint32_t i = p * ROWS + r;
-            *met = NOBODY;
+            if (meets)
+                *met = NOBODY;
             if (w->at[i] == NOBODY)
                 continue;
             uint32_t vertex = sl_khop_read(ids, w->position[i]);
-            sl_khop_fetch_offsets(hop->topology, vertex);
+            __builtin_prefetch(&next[vertex]);
+            __builtin_prefetch(&next[vertex + (uint64_t)1]); // one in eight is in the next line
             w->at[i] = vertex;
-            *met = vertex == hop->rows[row + r] ? NOBODY : vertex;
+            if (meets)
+                *met = vertex == hop->rows[row + r] ? NOBODY : vertex;
         }
     }
 }
@@ -206,16 +218,20 @@ SL_INLINE void move(struct walks *w, uint32_t row, uint32_t n, uint32_t path, ui
 SL_INLINE int walk(struct walks *w, uint32_t row, uint32_t n)
 {
     const struct sl_khop_args *args = w->args;
+    const uint32_t each = 1 + args->along.more;
     for (uint32_t path = 0; path < args->paths; path += PATHS) {
         uint32_t n_paths = SL_MIN(args->paths - path, (uint32_t)PATHS);
         for (uint32_t p = 0; p < n_paths; p++)
             memcpy(w->at + p * ROWS, args->rows + row, n * sizeof w->at[0]);
-        for (uint32_t step = 0; step < args->length; step++) {
+        for (uint32_t step = 0; step < args->length * each; step++) {
             if ((step & 3) == 0)
                 draw_words(w, row, path, n_paths, step);
             SL_TRY(args->excluded ? choose(w, row, n, path, n_paths, step, true)
                                   : choose(w, row, n, path, n_paths, step, false));
-            move(w, row, n, path, n_paths, step);
+            if (step % each == args->along.more)
+                move(w, row, n, path, n_paths, step, true);
+            else
+                move(w, row, n, path, n_paths, step, false);
         }
     }
     return SL_OK;
@@ -326,6 +342,9 @@ SL_SIMD(int, sample, (const struct sl_khop_args *args), (args))
     struct walks w;
     w.args = args;
     w.steps = args->paths * args->length;
+    w.groups = sl_walk_path_groups(sl_walk_steps(args->length, &args->along));
+    for (uint32_t k = 0; k <= args->along.more; k++)
+        w.lists[k] = sl_walk_lists(args->topology->indptr, &args->along, k);
     w.take_max = args->fanout < 0 ? w.steps : (uint32_t)SL_MIN(args->fanout, (int64_t)w.steps);
     w.n_edges = sl_khop_first_edge(args);
     SL_TRY(take_scratch(&w));

@@ -411,7 +411,8 @@ static void describe_step(const struct attempt *a, uint32_t k, struct sl_draw_ho
     hop->take = step->take;
     hop->walk.paths = args->paths;
     hop->walk.length = args->length;
-    hop->walk.restart = args->restart;
+    hop->walk.along = r->along;
+    hop->walk.restart = r->returns ? 1.0f : args->restart;
 }
 
 // What the attempt does not have yet, with the room that is wanted now.
@@ -451,10 +452,13 @@ static uint32_t list_arrays(const struct attempt *a, struct sl_draw_array *out)
             continue;
         const struct sl_draw_hop *hop = &a->hop[step - p->step];
         const uint32_t *ids = (const uint32_t *)(const void *)hop->edge_ids;
+        const uint32_t *visits = (const uint32_t *)(const void *)hop->visits;
         out[n++] = {hop->indptr, hop->edges, &hop->rows->n, 1, 1, 0, 0};
         out[n++] = {hop->indices, hop->edges, &hop->edges->n, 1, 0, 0, 0};
         if (ids)
             out[n++] = {ids, hop->edges, &hop->edges->n, 2, 0, 0, 0};
+        if (visits)
+            out[n++] = {visits, hop->edges, &hop->edges->n, 1, 0, 0, 0};
     }
     for (uint32_t t = 0; t < p->types->n_types; t++)
         out[n++] = {a->nodes[t], NULL, &a->vertices[*sl_draw_at(p, p->n_hops, t)].n, 1, 0, 0, 0};

@@ -73,6 +73,7 @@ struct sl_draw_batch {
 // Paths of a walk.
 struct sl_draw_walk {
     uint32_t paths, length;
+    struct sl_walk_path along;
     float restart;
 };
 
@@ -169,19 +170,26 @@ static __device__ __forceinline__ double sl_sum(const struct sl_draw_batch &b, u
 }
 
 /*
- * Where the neighbours of a vertex begin and how many there are: none where they are too many,
- * which is complained of.
+ * Where the neighbours of a vertex begin and how many there are, of lists whose places are these:
+ * none where they are too many, which is complained of.
  */
-static __device__ __forceinline__ uint32_t sl_row_of(const struct sl_draw_batch &b, uint32_t vertex,
-                                                     uint64_t *start)
+static __device__ __forceinline__ uint32_t sl_list_of(const struct sl_draw_batch &b,
+                                                      const uint64_t *lists, uint32_t vertex,
+                                                      uint64_t *start)
 {
-    *start = b.topology_indptr[vertex];
-    uint64_t degree = b.topology_indptr[(uint64_t)vertex + 1] - *start;
+    *start = lists[vertex];
+    uint64_t degree = lists[(uint64_t)vertex + 1] - *start;
     if (degree >= UINT32_MAX) {
         sl_complain(b.complaints, SL_COMPLAINT_DEGREE, vertex, degree, UINT32_MAX);
         return 0;
     }
     return (uint32_t)degree;
+}
+
+static __device__ __forceinline__ uint32_t sl_row_of(const struct sl_draw_batch &b, uint32_t vertex,
+                                                     uint64_t *start)
+{
+    return sl_list_of(b, b.topology_indptr, vertex, start);
 }
 
 // --- groups of lanes -----------------------------------------------------------------------------

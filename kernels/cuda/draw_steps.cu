@@ -39,7 +39,7 @@ bool sl_draw_counts_visits(const struct sl_draw_args *args)
 }
 
 // Whatever can be wrong with a hop by itself, in the words of the processor's samplers.
-static int check_hop(const struct sl_draw_args *args, uint32_t h, int64_t fanout)
+static int check_hop(const struct sl_draw_args *args, uint32_t h, uint32_t r, int64_t fanout)
 {
     uint32_t n = args->n_seeds;
     uint64_t id;
@@ -54,6 +54,8 @@ static int check_hop(const struct sl_draw_args *args, uint32_t h, int64_t fanout
     hop.nodes_capacity = n;
     hop.paths = args->paths;
     hop.length = args->length;
+    if (args->types && r < args->types->n_relations)
+        hop.along = args->types->relation[r].along;
     hop.restart = args->restart;
     hop.edge_ids = args->edge_ids ? &id : NULL;
     return samplers[args->kind]->check(&hop);
@@ -61,13 +63,13 @@ static int check_hop(const struct sl_draw_args *args, uint32_t h, int64_t fanout
 
 static int check_hops(const struct sl_draw_args *args)
 {
-    const uint32_t n = args->by_relation ? args->types->n_relations : 1;
+    const uint32_t n = args->types ? SL_MAX(args->types->n_relations, 1u) : 1;
     for (uint32_t h = 0; h < args->n_hops; h++)
         for (uint32_t r = 0; r < n; r++) {
             const int64_t fanout =
                 args->by_relation ? args->by_relation[h * n + r] : args->fanout[h];
             if (fanout != 0 || !args->by_relation)
-                SL_TRY(check_hop(args, h, fanout));
+                SL_TRY(check_hop(args, h, r, fanout));
         }
     return SL_OK;
 }
@@ -83,8 +85,8 @@ static int check_types(const struct sl_draw_args *args)
         if (t->relation[r].source >= t->n_types || t->relation[r].target >= t->n_types)
             return sl_fail(SL_EINVAL, "draw: relation %u is of type %u or %u: wanted below %u", r,
                            t->relation[r].source, t->relation[r].target, t->n_types);
-    if (sl_draw_counts_visits(args) || args->degree_of || args->deliver.ranks)
-        return sl_fail(SL_EUNSUPPORTED, "draw: walks, degrees or ranks of a graph with types");
+    if (args->degree_of || args->deliver.ranks)
+        return sl_fail(SL_EUNSUPPORTED, "draw: degrees or ranks of a graph with types");
     return SL_OK;
 }
 
@@ -139,7 +141,7 @@ int sl_draw_check(const struct sl_draw_args *args)
 // --- steps ---------------------------------------------------------------------------------------
 
 // A plain graph: its shift is 0, and its vertices the graph's.
-static const struct sl_draw_relation ONE_RELATION = {0, 0, 0};
+static const struct sl_draw_relation ONE_RELATION = {0, 0, 0, {0, {0}}, false};
 static const struct sl_draw_types ONE_TYPE = {1, 1, &ONE_RELATION, NULL};
 
 static uint64_t vertices_of(const struct sl_draw_args *args, uint32_t type)

@@ -10,6 +10,8 @@
  * than the walk itself for the dozens of steps that PinSAGE takes, and no sort has a tie rule to
  * get wrong.
  *
+ * Of a metapath the list has what its last steps came to, and the others leave nothing.
+ *
  * Lists are in shared memory (8 bytes a step), and in scratch memory where they are too long. A
  * group has 4 to 32 lanes, as many as there are paths.
  */
@@ -40,11 +42,11 @@ static __device__ __forceinline__ void walk_path(const struct sl_draw_hop &hop,
     key.epoch = hop.b.epoch;
     key.batch = hop.b.batch;
     key.hop = hop.hop;
-    const uint32_t home = hop.row_nodes[row];
-    uint32_t at = home, s = 0;
+    const uint32_t home = hop.row_nodes[row], steps = sl_walk_steps(walk.length, &walk.along);
+    uint32_t at = home, k = 0, n_met = 0;
     struct sl_rng_block moves = {{0, 0, 0, 0}}, restarts = {{0, 0, 0, 0}};
-    for (; s < walk.length; s++) {
-        uint32_t group = path * sl_walk_path_groups(walk.length) + s / 4;
+    for (uint32_t s = 0; s < steps; s++, k = k == walk.along.more ? 0 : k + 1) {
+        uint32_t group = path * sl_walk_path_groups(steps) + s / 4;
         if (s % 4 == 0) {
             moves = sl_philox(key.seed, sl_rng_word0(key.stream, key.hop, group), row, key.batch,
                               key.epoch);
@@ -53,18 +55,21 @@ static __device__ __forceinline__ void walk_path(const struct sl_draw_hop &hop,
                                      sl_rng_word0(key.stream, key.hop | SL_WALK_RESTART_TAG, group),
                                      row, key.batch, key.epoch);
         }
-        if (s > 0 && walk.restart > 0.0f && sl_rng_unit(word_of(restarts, s)) < walk.restart)
+        if (s > 0 && k == 0 && walk.restart > 0.0f &&
+            sl_rng_unit(word_of(restarts, s)) < walk.restart)
             at = home;
         uint64_t start;
-        uint32_t degree = sl_row_of(hop.b, at, &start);
+        uint32_t degree =
+            sl_list_of(hop.b, sl_walk_lists(hop.b.topology_indptr, &walk.along, k), at, &start);
         if (degree == 0)
             break;
         at = sl_neighbour(hop.b,
                           start + sl_walk_move(&key, row, group, s, word_of(moves, s), degree));
-        met[s] = at != home ? at : SL_DRAW_NONE;
+        if (k == walk.along.more)
+            met[n_met++] = at != home ? at : SL_DRAW_NONE;
     }
-    for (; s < walk.length; s++)
-        met[s] = SL_DRAW_NONE;
+    for (; n_met < walk.length; n_met++)
+        met[n_met] = SL_DRAW_NONE;
 }
 
 // --- neighbours ----------------------------------------------------------------------------------
@@ -187,7 +192,7 @@ static uint32_t take(const struct sl_draw_args *args, int64_t fanout)
 
 static uint64_t scratch_bytes(const struct sl_draw_args *args, int64_t, uint64_t rows)
 {
-    const struct sl_draw_walk walk = {args->paths, args->length, args->restart};
+    const struct sl_draw_walk walk = {args->paths, args->length, {0, {0}}, args->restart};
     uint32_t shared;
     uint64_t bytes;
     grid_of(&walk, rows, &shared, &bytes);

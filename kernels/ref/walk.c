@@ -35,16 +35,17 @@ static void count(struct met *met, uint32_t vertex)
 
 static int walk_path(const struct sl_khop_args *args, uint32_t i, uint32_t p, struct met *met)
 {
-    const uint32_t start = args->rows[i];
+    const uint32_t start = args->rows[i], steps = sl_walk_steps(args->length, &args->along);
     uint32_t at = start;
-    for (uint32_t s = 0; s < args->length; s++) {
-        uint32_t group = p * sl_walk_path_groups(args->length) + s / 4;
+    for (uint32_t s = 0; s < steps; s++) {
+        const uint32_t k = s % (1 + args->along.more);
+        const uint64_t *lists = sl_walk_lists(args->topology->indptr, &args->along, k);
+        uint32_t group = p * sl_walk_path_groups(steps) + s / 4;
         uint32_t to_start = sl_rng_word0(args->stream, args->hop | SL_WALK_RESTART_TAG, group);
         struct sl_rng_block block = sl_philox(args->seed, to_start, i, args->batch, args->epoch);
-        if (s > 0 && sl_rng_unit(block.w[s & 3]) < args->restart)
+        if (s > 0 && k == 0 && sl_rng_unit(block.w[s & 3]) < args->restart)
             at = start;
-        uint64_t first = args->topology->indptr[at];
-        uint64_t degree = args->topology->indptr[at + 1] - first;
+        uint64_t first = lists[at], degree = lists[at + (uint64_t)1] - first;
         if (degree >= UINT32_MAX)
             return sl_walk_fail_degree(args, at, degree);
         uint32_t row;
@@ -58,7 +59,7 @@ static int walk_path(const struct sl_khop_args *args, uint32_t i, uint32_t p, st
                           args->epoch);
         const uint32_t x = sl_walk_move(args, i, group, s, block.w[s & 3], (uint32_t)degree);
         at = sl_ref_neighbour(args->topology, first + sl_ref_place(out, x));
-        if (at != start)
+        if (k == args->along.more && at != start)
             count(met, at);
     }
     return SL_OK;

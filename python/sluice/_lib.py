@@ -16,7 +16,7 @@ import numpy as np
 
 from ._errors import CLASSES, Error
 
-API_VERSION = 6
+API_VERSION = 7
 MAX_HOPS = 8
 SONAME = "libsluice.so.0"
 
@@ -163,6 +163,7 @@ class Run(ctypes.Structure):
         ("indptr", _pointer),
         ("indices", _pointer),
         ("edge_ids", _pointer),
+        ("weights", _pointer),
     ]
 
 
@@ -207,6 +208,7 @@ class RelationArrays(ctypes.Structure):
         ("n_after", _u64 * MAX_HOPS),
         ("edges", _pointer),
         ("edge_ids", _pointer),
+        ("weights", _pointer),
     ]
 
 

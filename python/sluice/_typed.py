@@ -247,6 +247,7 @@ class Known(NamedTuple):
 
         edge_index  int64 (2, n_edges): sources, then targets, in local numbers of their types
         e_id        int64 (n_edges): numbers in the relation; then also edge_attr, edge_weight
+        edge_weight float32 (n_edges): visits of walks, whose relations are sampler.metapaths
         num_sampled_edges  list of int, by hop
 
         and of that of the pairs input_id and batch_size
@@ -277,6 +278,8 @@ class Known(NamedTuple):
             store = {"edge_index": finish(view(edges.edges, (2, n), "<i8"))}
             if info.has_edge_ids:
                 store.update(self._of_edges(relation, view(edges.edge_ids, (n,), "<i8"), finish))
+            if info.has_weights:
+                store["edge_weight"] = finish(view(edges.weights, (n,), "<f4"))
             store["num_sampled_edges"] = _batch.differences(edges.n_after[:n_hops])
             if lent.n_pairs and i == info.linked:
                 places = view(arrays.places, (lent.n_positive,), "<i8")

@@ -2,7 +2,7 @@
 
 from harness import cases, fingerprint, read_json, whole
 from test_resume import killed_at
-from test_typed_jobs import WRITES, job
+from test_typed_jobs import WALKS, WRITES, job
 
 
 def typed_job(box, **changes):
@@ -41,6 +41,17 @@ def test_worker_dies(box, point):
        "trainer_extracted:8", "trainer_apply:3", "trainer_flipped:4", "trainer_done:9")
 def test_worker_dies_anywhere(box, point):
     dies(box, point)
+
+
+@cases("sampler_drawn:5")
+def test_worker_dies_on_walks(box, point):
+    dies(box, point, **WALKS)
+
+
+@whole
+@cases("sampler_published:14", "trainer_gradient:7", "trainer_infer:2")
+def test_worker_dies_anywhere_on_walks(box, point):
+    dies(box, point, **WALKS)
 
 
 # Authors have no features.

@@ -7,7 +7,7 @@ from harness import Skip, accuracies, cases, small_job, whole
 from test_bad_input import refused
 from test_cuda import CPU, PLUGIN, SANITIZED, gpu, run
 from test_typed_edges import papers as papers_of_edges
-from test_typed_jobs import papers
+from test_typed_jobs import METAPATHS, papers
 from test_typed_store import wide
 
 NOT_UNDER = {"address": SANITIZED}
@@ -133,6 +133,10 @@ BY_RELATION = {
 }
 
 
+ALONG = {"kind": "walk", "fanout": [4, 3], "batch_size": 60, "expand": "new", "paths": 5,
+         "metapaths": METAPATHS}
+
+
 @whole
 @cases(
     # Blocks stay on the GPU that draws and trains in turn.
@@ -143,6 +147,7 @@ BY_RELATION = {
     ("weighted", [gpu(0), gpu(1)],
      {"sampler": {"kind": "weighted", "fanout": [4, 3], "batch_size": 60}}),
     ("by-relation", [gpu(0), gpu(1)], {"sampler": BY_RELATION}),
+    ("walks", [gpu(0), gpu(1)], {"sampler": ALONG}),
 )
 def test_more_jobs_with_gpus(box, name, devices, changes):
     compare(box, devices, **changes)

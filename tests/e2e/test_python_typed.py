@@ -289,6 +289,55 @@ def test_links(box):
     assert run(box, HEAD + LINKS, typed_dataset(box, reverse=True)) == "ok\n"
 
 
+WALKS = """
+by_name = {(r.source.name, r.key[1], r.target.name): r for r in schema.relations}
+writes, cites = by_name["author", "writes", "paper"], by_name["paper", "cites", "paper"]
+back = by_name["paper", "rev_writes", "author"]
+paths = {"near": [back, writes], "read": [back, cites]}  # against the edges
+job = {"dataset": path, "seed": 3, "sampler": {
+    "kind": "walk", "fanout": [4, 3], "batch_size": 7, "paths": 6, "length": 2, "restart": 0.3,
+    "metapaths": {name: [r.text for r in steps] for name, steps in paths.items()}}}
+
+def ends(steps, starts):
+    for r in steps:
+        rows = [graph["indptr"][r.first_row + v : r.first_row + v + 2] for v in starts]
+        starts = {int(s) - r.source.first for row in rows for s in graph["indices"][slice(*row)]}
+    return starts
+
+n_edges = n_beyond = 0
+with sluice.NeighborLoader(job, arrays="numpy") as loader:
+    for batch in loader:
+        assert batch.edge_types == [("author", "near", "author"), ("paper", "read", "author")]
+        for key in batch.edge_types:
+            store, steps = batch[key], paths[key[1]]
+            assert "e_id" not in store and store.edge_weight.dtype == np.float32
+            assert sum(store.num_sampled_edges) == len(store.edge_weight)
+            of, found = batch["author"].n_id, batch[key[0]].n_id
+            n_edges += len(store.edge_weight)
+            for row in np.unique(store.edge_index[1]):
+                mine = store.edge_index[1] == row
+                visits, met = store.edge_weight[mine], found[store.edge_index[0][mine]]
+                once = ends(steps, {int(of[row])})
+                # A walk goes on where it has come to, or, at another type, from its author again.
+                twice = once | ends(steps, once) if key[0] == key[2] else once
+                assert (np.diff(visits) <= 0).all() and 1 <= visits.sum() <= 12
+                assert len(met) <= 4 and set(met.tolist()) <= twice
+                assert key[0] != key[2] or of[row] not in met
+                n_beyond += len(set(met.tolist()) - once)
+    assert loader.num_neighbors == [4, 3]
+assert n_edges > 100 and n_beyond > 0
+for wrong, words in (({"a": ["wrote"]}, "which is no relation"), ({"a": ["writes"]}, "begins at")):
+    job["sampler"]["metapaths"] = wrong
+    assert words in refused(sluice.NeighborLoader, job, arrays="numpy")
+print("ok")
+"""
+
+
+def test_walks_along_metapaths(box):
+    """Where walks end and how often, by metapath, in the graph as a NumPy reader has it."""
+    assert run(box, HEAD + WALKS, typed_dataset(box, reverse=True)) == "ok\n"
+
+
 def typed_job(box, folder, **sampler):
     config = job(box)
     config["dataset"] = folder

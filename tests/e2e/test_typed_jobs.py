@@ -2,6 +2,7 @@
 by relation, and what is not there yet."""
 
 import json
+import os
 import shutil
 
 import numpy as np
@@ -12,6 +13,14 @@ from test_external import begin, borrow
 from test_external import job as lent_job
 
 WRITES, REVIEWS = "author -writes-> paper", "author -reviews-> paper"
+# Papers that a paper has writers in common with, the fields of its writers, and a field's papers.
+METAPATHS = {
+    "beside": [WRITES, "rev_writes"],
+    "about": ["writes", "field -studied_by-> author"],
+    "of": ["author -rev_studied_by-> field", "paper -rev_writes-> author"],
+}
+WALKS = {"sampler.kind": "walk", "sampler.metapaths": METAPATHS, "sampler.paths": 6,
+         "sampler.length": 3, "sampler.restart": 0.3, "sampler.fanout": [5, 4]}
 
 
 def papers(box, n=1600):
@@ -101,7 +110,11 @@ REFUSED = {
     'sampler.fanout={"writes": [1, 1], "author -writes-> paper": [1, 1], "*": [0, 0]}':
         ("sampler.fanout", "same relation"),
     'sampler.fanout={"writes": [1, 1], "*": [1]}': ("sampler.fanout", '"*": found 1 entry'),
-    "sampler.kind=walk": ("sampler.kind", '"walk"', "khop"),
+    "sampler.kind=walk": ("sampler.metapaths", "found none", '"walk"', "several types"),
+    'sampler={"kind": "walk", "fanout": [2, 2], "metapaths": {"a": ["writes", "reviews"]}}':
+        ("sampler.metapaths", f'"a": found "{REVIEWS}" behind "{WRITES}"', "leads to author"),
+    'sampler={"kind": "walk", "fanout": [2, 2], "metapaths": {"a": ["studied_by"]}}':
+        ("sampler.metapaths", "none that begins at type paper"),
     "order.kind=proximity": ("order.kind", "shuffled"),
 }
 
@@ -258,9 +271,11 @@ def test_a_report_counts_rows_by_type_and_edges_by_relation(box):
     assert types["author"]["miss_bytes"] == 0, types
 
 
-@cases("khop", "labor")
+@cases("khop", "labor", "walk")
 def test_the_same_batches_whoever_draws_them(box, kind):
     sampler = {"kind": kind, "fanout": [3, 4], "expand": "new", "batch_size": 80}
+    if kind == "walk":
+        sampler["metapaths"] = METAPATHS
     allocation = {"samplers": 2, "trainers": 1}
     one = lent(box, "one", sampler=sampler)
     killed = lent(box, "killed", env={"SLUICE_FAILPOINT": "sampler_drawn:5"}, sampler=sampler,
@@ -297,6 +312,33 @@ def test_learns_what_only_relations_tell(box):
     assert report["test_accuracy"] < blind + 0.1, report["test_accuracy"]
 
 
+def test_learns_along_metapaths(box):
+    """From the fields of writers, and figures by metapath; without them it guesses."""
+    blind = read_json(papers(box) + "/metadata.json")["generator"]["blind_accuracy"]
+    recipe = {"optimizer.lr": 0.02, "model.dropout": 0, "epochs": 10}
+    report = trained(box, "job", **{**WALKS, **recipe})
+    assert report["test_accuracy"] > blind + 0.3, (report["test_accuracy"], blind)
+    assert [r["name"] for r in report["relations"]] == sorted(METAPATHS), report["relations"]
+    assert report["relations"][2]["metapath"] == METAPATHS["of"], report["relations"]
+    edges = {r["name"]: r["sampled_edges"] for r in report["relations"]}
+    assert min(edges.values()) > 0, edges
+    less = {**WALKS, **recipe, "sampler.metapaths": {"beside": METAPATHS["beside"]}}
+    report = trained(box, "less", **less)
+    assert report["test_accuracy"] < blind + 0.25, (report["test_accuracy"], blind)
+
+
+def test_a_plan_of_walks(box):
+    config = job(box, **WALKS)
+    said = plan(box, config=config).ok().out
+    assert "3 types, 6 relations, 8 classes" in said and f"  {WRITES}: 8,000 edges\n" in said, said
+    paths = "field -about-> paper: walks along author -writes-> paper, field -studied_by-> author"
+    assert f"  {paths}\n" in said and "layer by layer over what walks meet" in said, said
+    forecast = box.sluice("run", box.job(config), "--dry-run", "-o", "json").ok().json()
+    edges = forecast["mini_batch"]["edges"]
+    assert set(edges) == {"paper -beside-> paper", "field -about-> paper", "paper -of-> field"}
+    assert edges["paper -beside-> paper"] > edges["paper -of-> field"] > 0, edges
+
+
 @whole
 @cases("rsage", "rgat", "rgcn", "hgt")
 def test_comes_near_what_can_be_learned(box, kind):
@@ -315,6 +357,9 @@ WAYS = {
     "rgcn": {"model.kind": "rgcn", "model.bases": 2},
     "learned": {"features.kind": "both", "features.dim": 6, "model.input_dropout": 0.1},
     "hgt": {"model.kind": "hgt", "model.heads": 4},
+    "walks": WALKS,
+    "sampled walks": {**WALKS, "model.kind": "rgcn", "sampler.expand": "all",
+                      "sampler.fanout": {"of": [0, 2], "*": [5, -1]}, "evaluate.fanout": [3, 4]},
 }
 
 
@@ -329,13 +374,13 @@ def same_bits(box, way):
     assert all(f == found[1, 1] for f in found.values()), found
 
 
-@cases("plain", "rgat", "learned")
+@cases("plain", "rgat", "learned", "walks")
 def test_same_bits_for_every_split(box, way):
     same_bits(box, way)
 
 
 @whole
-@cases("all", "weighted", "named", "rgcn", "hgt")
+@cases("all", "weighted", "named", "rgcn", "hgt", "sampled walks")
 def test_same_bits_of_other_ways(box, way):
     same_bits(box, way)
 
@@ -359,6 +404,45 @@ def test_a_full_evaluation_is_exact(box, kind):
     for accuracy, losses in found[1:]:
         assert accuracy == found[0][0], found
         assert np.allclose(losses, found[0][1], rtol=1e-5, atol=0), found
+
+
+def ring(box, n=300):
+    """Papers and authors of whom each has one in-edge: walks have no choice."""
+    def make(folder):
+        rng = np.random.default_rng(2)
+        feat = rng.random((n, 6), np.float32)
+        ids = rng.permutation(n)
+        arrays = {"indptr": np.arange(2 * n + 1), "node_feat.paper": feat,
+                  "indices": np.concatenate([n + rng.permutation(n), rng.permutation(n)]),
+                  "node_label": feat[:, :4].argmax(axis=1), "train_idx": ids[:200],
+                  "val_idx": ids[200:250], "test_idx": ids[250:]}
+        os.makedirs(folder)
+        for name, array in arrays.items():
+            np.save(f"{folder}/{name}.npy", array)
+        types = [{"name": "paper", "count": n, "feat_dim": 6}, {"name": "author", "count": n}]
+        relations = [{"source": "author", "name": "by", "target": "paper", "edges": n},
+                     {"source": "paper", "name": "next", "target": "author", "edges": n}]
+        about = {"num_nodes": 2 * n, "num_edges": 2 * n, "num_classes": 4, "types": types,
+                 "relations": relations}
+        with open(folder + "/metadata.json", "w") as file:
+            json.dump(about, file)
+
+    return box.shared_folder("ring", make)
+
+
+@cases("rsage", "rgcn")
+def test_an_evaluation_walks_as_samplers_do(box, kind):
+    """Where walks have no choice: layer by layer, and by mini-batches."""
+    found = []
+    walks = {**WALKS, "dataset": ring(box), "model.kind": kind, "sampler.restart": 0,
+             "sampler.fanout": [-1, 2], "sampler.expand": "all",
+             "sampler.metapaths": {"beside": ["by", "next"], "who": ["by"], "read": ["next"]}}
+    for label, changes in (
+        ("full", {}), ("batches", {"evaluate.fanout": [-1, 2], "evaluate.batch_size": 7})
+    ):
+        found.append(evaluations(trained(box, label, **{**walks, **changes})))
+    assert found[0][0] == found[1][0], found
+    assert np.allclose(found[0][1], found[1][1], rtol=1e-5, atol=0), found
 
 
 def test_an_evaluation_by_batches_says_so(box):

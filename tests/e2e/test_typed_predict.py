@@ -9,7 +9,7 @@ import numpy as np
 from harness import ROOT, Running, cases, python_with, read_json, whole
 from tensors import read_tensors
 from test_bad_input import refused
-from test_typed_jobs import job, papers
+from test_typed_jobs import WALKS, job, papers
 
 
 def shared_run(box):
@@ -149,15 +149,16 @@ def weighted(box, source):
 
 
 @whole
-@cases("rgat", "rgcn", "hgt", "weighted")
+@cases("rgat", "rgcn", "hgt", "weighted", "walk")
 def test_a_test_again(box, way):
     """The test's metrics, bit for bit where its mini-batches are the same."""
-    sampler = "weighted" if way == "weighted" else "khop"
-    model = {"kind": "rsage" if way == "weighted" else way, "layers": 2, "hidden": 16}
+    sampler = way if way in ("weighted", "walk") else "khop"
+    model = {"kind": "rsage" if way == sampler else way, "layers": 2, "hidden": 16}
     dataset = papers(box, 400)
     if way == "weighted":
         dataset = weighted(box, dataset)
-    config = job(box, dataset=dataset, output="runs/a", model=model, **{"sampler.kind": sampler})
+    changes = WALKS if way == "walk" else {"sampler.kind": sampler}
+    config = job(box, dataset=dataset, output="runs/a", model=model, **changes)
     result, report = box.run(config)
     result.ok()
     found, said = rows(box, box.path("runs/a"), "--set", "test")

@@ -118,7 +118,9 @@ static struct sl_relation relation[] = {
     {.source = 2, .target = 1, .n_edges = 300000},
     {.source = 3, .target = 2, .n_edges = 10},
 };
-static struct sl_dataset ds = {.n_nodes = 101060, .typed = {4, 3, 0, type, relation}};
+static struct sl_dataset ds = {
+    .n_nodes = 101060,
+    .typed = {.n_types = 4, .n_relations = 3, .type = type, .relation = relation}};
 
 static struct sl_row_widths find(int64_t first, int64_t second)
 {
@@ -144,6 +146,28 @@ TEST(types_of_one_width_go_together)
     ck_assert_double_eq_tol(w.of[1].wanted, 10 * -expm1(-4 * 10 * 3 / 10.0), 0.1); // all, nearly
     ck_assert_double_eq_tol(find(-1, 1).of[0].wanted, 10 + 50, 0.1);
     ck_assert_double_eq_tol(find(0, 5).of[0].wanted, 10, 0.1);
+}
+
+// Of type 1: 4 walks, each 3 times through the relations from type 0 to it; they begin anywhere.
+TEST(walks_find_as_many_as_they_may_meet)
+{
+    struct sl_relation along[] = {{.source = 1, .target = 0, .n_steps = 1, .step = {1}},
+                                  relation[0]};
+    const struct sl_dataset walked = {
+        .n_nodes = 101060,
+        .typed = {.n_types = 4, .n_relations = 1, .n_walked = 1, .type = type, .relation = along}};
+    static struct sl_config config;
+    struct sl_row_widths w;
+    config.sampler.batch_size = 10;
+    config.sampler.n_fanout = 1;
+    config.sampler.paths = 4;
+    config.sampler.length = 3;
+    config.sampler.fanout[0] = -1;
+    sl_row_widths_find(&config, &walked, &w);
+    ck_assert_double_eq_tol(w.of[0].wanted, 10 + 120, 0.2);
+    config.sampler.fanout[0] = 5;
+    sl_row_widths_find(&config, &walked, &w);
+    ck_assert_double_eq_tol(w.of[0].wanted, 10 + 50, 0.1);
 }
 
 TEST(a_plain_graph_has_one_width)

@@ -83,6 +83,7 @@ static const struct other {
     {.path = "sampler.paths", .value = "4"},
     {.path = "sampler.length", .value = "4"},
     {.path = "sampler.restart", .value = "0.25"},
+    {.path = "sampler.metapaths", .value = "{\"a\": [\"b\"]}"},
     {.path = "optimizer.kind", .value = "sgd"},
     {.path = "optimizer.lr", .value = "0.01"},
     {.path = "optimizer.weight_decay", .value = "0.5"},

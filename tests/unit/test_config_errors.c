@@ -14,6 +14,7 @@
 #define KIND(kind, rest) "{\"dataset\": \"d\", \"model\": {\"kind\": \"" kind "\"" rest "}}"
 #define OPTIMIZER(rest)  JOB(", \"optimizer\": {" rest "}")
 #define CACHE(rest)      JOB(", \"cache\": {\"policy\": " rest "}")
+#define PATHS(paths)     JOB(", \"sampler\": {\"kind\": \"walk\", \"metapaths\": " paths "}")
 #define WALK(rest)       JOB(", \"sampler\": {\"kind\": \"walk\", " rest "}")
 #define EXTERNAL(model, rest)                                                                      \
     "{\"dataset\": \"d\", \"model\": {\"kind\": \"external\"" model                                \
@@ -246,6 +247,16 @@ static const struct mistake mistakes[] = {
     {JOB(", \"sampler\": {\"fanout\": [1.5, 5, 5]}"), SL_EINVAL, {"entry 0: found number 1.5"}},
     {JOB(", \"sampler\": {\"fanout\": [\"5\", 5, 5]}"), SL_EINVAL, {"entry 0: found string \"5\""}},
     {JOB(", \"sampler\": {\"fanout\": {}}"), SL_EINVAL, {"found 0 entries, wanted 3"}},
+    {PATHS("[[\"a\"]]"), SL_EINVAL, {"sampler.metapaths: found list", "wanted an object"}},
+    {PATHS("{}"), SL_EINVAL, {"found object {}", "a list of relations for each metapath"}},
+    {PATHS("{\"a\": \"b\"}"), SL_EINVAL, {"metapaths: \"a\": found string", "1 to 8 relations"}},
+    {PATHS("{\"a\": []}"), SL_EINVAL, {"sampler.metapaths: \"a\": found list []"}},
+    {PATHS("{\"a\": [1,2,3,4,5,6,7,8,9]}"), SL_EINVAL, {"found list", "1 to 8 relations"}},
+    {PATHS("{\"a\": [\"b\", 7]}"), SL_EINVAL, {"\"a\": entry 1: found number 7"}},
+    {PATHS("{\"a b\": [\"c\"]}"), SL_EINVAL, {"found \"a b\" behind 0 others", "letters, digits"}},
+    {JOB(", \"sampler\": {\"metapaths\": {\"a\": [\"b\"]}}"),
+     SL_EINVAL,
+     {"sampler.metapaths: found object", "with sampler.kind \"khop\"", "only with \"walk\""}},
     {JOB(", \"sampler\": {\"fanout\": {\"a\": 5}}"),
      SL_EINVAL,
      {"sampler.fanout: \"a\": found number 5, wanted a list"}},

@@ -77,6 +77,9 @@ static const char *const jobs[] = {
     " \"evaluate\": {\"fanout\": {\"d\": [0, 0], \"e\": [1, 1]}}}",
     "{\"dataset\": \"d\", \"model\": {\"kind\": \"gcn\", \"layers\": 2},"
     " \"sampler\": {\"fanout\": {\"*\": [0, 2]}}}",
+    // metapaths
+    "{\"dataset\": \"d\", \"model\": {\"kind\": \"rsage\"}, \"sampler\": {\"kind\": \"walk\","
+    " \"metapaths\": {\"z\": [\"a -\\\"b-> c\", \"d\"], \"y\": [\"e\"], \"a\": [\"f\"]}}}",
 };
 
 LOOP_TEST(the_resolved_job_parses_back_to_the_same, 0, sizeof jobs / sizeof jobs[0])

@@ -2,6 +2,7 @@
 #include "config/config.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/base/bits.h"
@@ -33,7 +34,7 @@ static struct sl_config config;
 // A job of two layers with this fanout and these keys behind.
 static int parse(const char *fanout, const char *keys)
 {
-    char text[1024];
+    char text[2048];
     snprintf(text, sizeof text,
              "{\"dataset\": \"d\", \"model\": {\"kind\": \"external\"}, \"sampler\": {\"fanout\": "
              "%s%s}",
@@ -134,7 +135,6 @@ TEST(as_many_names_as_there_is_room_for)
 static const struct {
     const char *keys, *says, *also;
 } refused[] = {
-    {", \"kind\": \"walk\"}", "sampler.kind: found \"walk\"", "khop or weighted or labor"},
     {", \"subgraph\": \"induced\", \"expand\": \"new\"}", "sampler.subgraph: found", "directional"},
     {"}, \"task\": {\"kind\": \"link\", \"hard\": {\"kind\": \"walks\"}}",
      "task.hard.kind: found \"walks\"", "one relation"},
@@ -219,6 +219,92 @@ TEST(a_full_evaluation_on_gpus_is_by_batches_with_all_neighbours)
     ck_assert(!config.evaluate.full && config.evaluate.n_fanout == 2);
     ck_assert(config.evaluate.fanout[0] == -1 && config.evaluate.fanout[1] == -1);
     ck_assert(sl_config_evaluates_all(&config));
+}
+
+// ---- walks along metapaths ----------------------------------------------------------------------
+
+#define ALONG(paths) ", \"kind\": \"walk\", \"metapaths\": {" paths "}}"
+
+// A data set whose relations may be taken away.
+static struct sl_dataset own_dataset(void)
+{
+    struct sl_dataset ds = typed;
+    ds.typed.relation = memcpy(malloc(sizeof relations), relations, sizeof relations);
+    ds.typed.linked = SL_NO_RELATION;
+    return ds;
+}
+
+TEST(metapaths_become_the_relations)
+{
+    static const int64_t wanted[2][2] = {{3, 1}, {2, 0}};
+    struct sl_dataset ds = own_dataset();
+    must_parse("{\"near\": [1, 0], \"*\": [3, 2]}",
+               ALONG("\"near\": [\"author -writes-> paper\", \"rev_writes\"], "
+                     "\"far\": [\"paper -cites-> paper\", \"writes\"]"));
+    ck_assert_int_eq(sl_config_check_types(&config, &ds), SL_OK);
+    ck_assert_int_eq(sl_config_choose_paths(&config, &ds), SL_OK);
+    ck_assert_uint_eq(ds.typed.n_relations, 2);
+    ck_assert_uint_eq(ds.typed.n_walked, N);
+    ck_assert_str_eq(sl_relation_text(&ds.typed, 0).text, "author -far-> paper");
+    ck_assert_str_eq(sl_relation_text(&ds.typed, 1).text, "paper -near-> paper");
+    const struct sl_relation *near = &ds.typed.relation[1];
+    ck_assert_uint_eq(near->n_steps, 2);
+    ck_assert_str_eq(sl_relation_text(&ds.typed, near->step[1]).text, "paper -rev_writes-> author");
+    ck_assert(sl_relation_is_round(near) && !sl_relation_is_round(&ds.typed.relation[0]));
+    // Once is enough.
+    ck_assert_int_eq(sl_config_choose_paths(&config, &ds), SL_OK);
+    ck_assert_uint_eq(ds.typed.n_relations, 2);
+    ck_assert_int_eq(sl_config_find_relations(&config, &ds.typed), SL_OK);
+    ck_assert_mem_eq(config.sampler.fanout_names.by_relation, wanted, sizeof wanted);
+    sl_config_forget_relations(&config);
+    free(ds.typed.relation);
+}
+
+static const struct {
+    const char *keys, *says, *also;
+} no_paths[] = {
+    {ALONG("\"a\": [\"wrote\"]"), "sampler.metapaths: \"a\": found \"wrote\", which is no relation",
+     "\"author -writes-> paper\""},
+    {ALONG("\"a\": [\"writes\", \"cites\"]"),
+     "\"a\": found \"cites\", which is the name of several", "\"paper -cites-> author\""},
+    {ALONG("\"a\": [\"writes\", \"rev_writes\"], \"b\": [\"writes\", \"writes\"]"),
+     "\"b\": found \"author -writes-> paper\" behind \"author -writes-> paper\"",
+     "wanted a relation that leads to author"},
+    {ALONG("\"a\": [\"rev_writes\", \"writes\"]"), "found none that begins at type paper",
+     "whose first relation leads there"},
+    {", \"kind\": \"walk\"}", "sampler.metapaths: found none with sampler.kind \"walk\"",
+     "take another sampler.kind"},
+    {ALONG("\"a\": [\"writes\"]") ", \"task\": {\"kind\": \"link\"}",
+     "task.kind: found \"link\" with sampler.kind \"walk\"", "wanted \"node\""},
+};
+
+TEST(metapaths_that_are_none_are_told)
+{
+    for (size_t i = 0; i < SL_COUNT_OF(no_paths); i++) {
+        struct sl_dataset ds = own_dataset();
+        must_parse("[3, 2]", no_paths[i].keys);
+        ck_assert_msg(sl_config_choose_items(&config, &ds) < 0, "%s", no_paths[i].keys);
+        message_has(no_paths[i].says);
+        message_has(no_paths[i].also);
+        free(ds.typed.relation);
+    }
+    must_parse("[3, 2]", ALONG("\"a\": [\"writes\"]"));
+    ck_assert_int_eq(sl_config_check_types(&config, &plain), SL_EINVAL);
+    message_has("sampler.metapaths: found \"a\" with data set 'p', whose graph has one type");
+}
+
+TEST(as_many_metapaths_as_there_is_room_for)
+{
+    char paths[1024] = "", *at = paths;
+    for (int i = 0; i <= SL_METAPATHS_MAX; i++) {
+        at += sprintf(at, "%s\"p%d\": [\"writes\"]", i ? ", " : "", i);
+        char keys[1200];
+        snprintf(keys, sizeof keys, ", \"kind\": \"walk\", \"metapaths\": {%s}}", paths);
+        ck_assert_int_eq(parse("[3, 2]", keys), i < SL_METAPATHS_MAX ? SL_OK : SL_EINVAL);
+    }
+    message_has("found \"p16\" behind 16 others");
+    must_parse("[3, 2]", ALONG("\"b\": [\"writes\"], \"a\": [\"cites\"]"));
+    ck_assert_str_eq(config.sampler.metapaths.path[0].name, "a"); // whatever the order
 }
 
 RUN_TESTS(.timeout_s = 20)

@@ -19,11 +19,14 @@ static void setup(void)
     block = tb_header(&b);
 }
 
-static void make(bool edge_ids, uint32_t degree)
+// What is beside the edges of some blocks.
+static const uint32_t BESIDE[] = {0, SL_BLOCK_HAS_EDGE_IDS, SL_BLOCK_HAS_WEIGHTS};
+
+static void make(uint32_t beside, uint32_t degree)
 {
     const struct sl_block_shape shape = {.n_types = TB_TYPES};
     tb_graph_make(&g);
-    tb_block_make(&b, &g, edge_ids, degree);
+    tb_block_make(&b, &g, beside, degree);
     struct sl_block_shape wanted = shape;
     wanted.n_hops = block->n_hops;
     ck_assert_msg(sl_block_check_shape(block, TB_ROOM, wanted) == SL_OK, "%s", sl_error_message());
@@ -69,8 +72,9 @@ static void check_types(const struct sluice_arrays *out)
     }
 }
 
-static void check_relations(const struct sluice_arrays *out, bool edge_ids)
+static void check_relations(const struct sluice_arrays *out, uint32_t beside)
 {
+    const bool edge_ids = beside == SL_BLOCK_HAS_EDGE_IDS, weights = beside == SL_BLOCK_HAS_WEIGHTS;
     uint64_t n_edges = 0;
     for (uint32_t r = 0; r < TB_RELATIONS; r++) {
         const struct sluice_relation_arrays *found = &out->relations[r];
@@ -80,12 +84,16 @@ static void check_relations(const struct sluice_arrays *out, bool edge_ids)
         for (uint32_t h = 0; h < block->n_hops; h++)
             ck_assert_uint_eq(found->n_after[h], wanted->n_after[h]);
         ck_assert_int_eq(found->edge_ids != NULL, edge_ids && wanted->n > 0);
+        ck_assert_int_eq(found->weights != NULL, weights && wanted->n > 0);
         ck_assert_uint_eq((uintptr_t)found->edges % 64 + (uintptr_t)found->edge_ids % 64, 0);
+        ck_assert_uint_eq((uintptr_t)found->weights % 64, 0);
         for (uint32_t e = 0; e < wanted->n; e++) {
             ck_assert_int_eq(found->edges[e], wanted->edge[e].source);
             ck_assert_int_eq(found->edges[wanted->n + e], wanted->edge[e].row);
             if (edge_ids)
                 ck_assert_uint_eq((uint64_t)found->edge_ids[e], wanted->edge[e].id);
+            if (weights)
+                ck_assert_float_eq(found->weights[e], tb_weight(&wanted->edge[e]));
         }
     }
     ck_assert_uint_eq(out->n_edges, n_edges);
@@ -108,7 +116,7 @@ TEST(they_are_those_of_the_block)
     struct sl_arrays *a = get(pool);
     sl_kernels_set_threads(3);
     for (uint32_t i = 0; i < 300; i++) {
-        make(i % 2, i % 10 ? 5 : 700);
+        make(BESIDE[i % 3], i % 10 ? 5 : 700);
         ck_assert_int_eq(sl_arrays_fill(a, block, NULL), SL_OK);
         ck_assert_int_eq(sl_buffer_grow(&a->features, sl_device_host(), SL_BUFFER_DEVICE,
                                         sl_rows_block_bytes(&g.ds, block), "features"),
@@ -116,7 +124,7 @@ TEST(they_are_those_of_the_block)
         ck_assert_int_eq(sl_rows_copy_block(&rows, sl_kernels_cpu(), block, a->features.p), SL_OK);
         const struct sluice_arrays out = sl_arrays_public(a, true, a->features.p);
         check_types(&out);
-        check_relations(&out, i % 2);
+        check_relations(&out, BESIDE[i % 3]);
         ck_assert_ptr_null(out.edges);
         for (uint32_t s = 0; s < block->n_seeds; s++) {
             ck_assert_int_eq(out.places[s], b.ids[0][s]);
@@ -139,7 +147,7 @@ TEST(their_runs_are_those_of_the_block)
     struct sluice_batch batch;
     struct sluice_run run;
     for (uint32_t i = 0; i < 50; i++) {
-        make(i % 2, 5);
+        make(BESIDE[i % 3], 5);
         sl_batch_describe(block, true, &batch);
         ck_assert_uint_eq(batch.n_runs, sl_block_typed(block)->n_runs);
         ck_assert_ptr_null(batch.hop[0].indptr);
@@ -157,6 +165,8 @@ TEST(their_runs_are_those_of_the_block)
                     ck_assert_uint_eq(run.edge_ids ? run.edge_ids[e] : wanted->edge[e].id,
                                       (run.edge_ids ? g.relation[run.relation].first_edge : 0) +
                                           wanted->edge[e].id);
+                    ck_assert_float_eq(run.weights ? run.weights[e] : tb_weight(&wanted->edge[e]),
+                                       tb_weight(&wanted->edge[e]));
                 }
         }
         ck_assert_int_eq(sluice_get_run(&batch, batch.n_runs, &run), SLUICE_EINVAL);
@@ -166,9 +176,9 @@ TEST(their_runs_are_those_of_the_block)
 
 TEST(a_block_of_another_graph_is_refused)
 {
-    make(true, 5);
+    make(SL_BLOCK_HAS_EDGE_IDS, 5);
     while (sl_block_typed(block)->n_runs == 0)
-        make(true, 5);
+        make(SL_BLOCK_HAS_EDGE_IDS, 5);
     struct sl_block_run *run = (void *)((char *)block + sl_block_typed(block)->runs_offset);
     run->relation = TB_RELATIONS;
     ck_assert_int_eq(sl_typed_block_check(block, &g.ds.typed), SL_EPROTO);
@@ -188,7 +198,7 @@ TEST(they_are_gathered_type_after_type)
     struct sl_gather gather;
     sl_gather_init(&gather, &compute, &g.ds, SL_GATHER_FASTER);
     for (uint32_t i = 0; i < 200; i++) {
-        make(false, 5);
+        make(0, 5);
         gather.half = i % 2;
         ck_assert_int_eq(sl_gather_block(&gather, NULL, block, NULL, &buffer, &result), SL_OK);
         uint64_t at = 0;
@@ -214,7 +224,7 @@ TEST(a_vertex_of_another_type_is_refused)
     for (uint32_t as_stored = 0; as_stored < 2; as_stored++)
         for (uint32_t t = 0; t < TB_TYPES; t++) {
             do
-                make(false, 5);
+                make(0, 5);
             while (sl_typed_block_rows(block, t) == 0 && t != 3);
             uint32_t *nodes = (void *)((char *)block + block->nodes_offset);
             const uint32_t at = sl_block_types(block)[t].first;
@@ -288,7 +298,7 @@ TEST(they_are_the_same_from_the_drive)
         struct sl_gathered result;
         struct sl_gather gather;
         sl_gather_init(&gather, &compute, &g.ds, SL_GATHER_STAGED);
-        make(false, 5);
+        make(0, 5);
         write_types(file, path);
         ck_assert_msg(sl_row_reader_open_files(file, TB_TYPES, &options, &reading.drive) == SL_OK,
                       "%s", sl_error_message());

@@ -495,7 +495,7 @@ static struct sl_block *walk_block(struct sl_block *b, struct sl_neighbours *n)
         for (uint32_t v = 0; v < NODES; v++) {
             uint32_t count;
             ck_assert_int_eq(
-                sl_neighbours_draw(n, b->n_hops - 1 - h, v, ids + e, visits + e, &count), SL_OK);
+                sl_neighbours_draw(n, b->n_hops - 1 - h, 0, v, ids + e, visits + e, &count), SL_OK);
             indptr[v + 1] = e += count;
         }
         ck_assert_uint_gt(e, 0);

@@ -44,7 +44,7 @@ static struct sl_neighbours open_with(const struct sl_kernels *kernels)
 static struct drawn draw(struct sl_neighbours *n, uint32_t layer, uint32_t v)
 {
     struct drawn d = {0};
-    ck_assert_int_eq(sl_neighbours_draw(n, layer, v, d.ids, d.visits, &d.n), SL_OK);
+    ck_assert_int_eq(sl_neighbours_draw(n, layer, 0, v, d.ids, d.visits, &d.n), SL_OK);
     return d;
 }
 
@@ -66,7 +66,7 @@ TEST(they_are_who_walks_met_most_often)
     for (uint32_t layer = 0; layer < LAYERS; layer++)
         for (uint32_t v = 0; v < NODES; v++) {
             struct drawn d = draw(&n, layer, v);
-            ck_assert_uint_le(d.n, sl_neighbours_bound(&n, layer));
+            ck_assert_uint_le(d.n, sl_neighbours_bound(&n, layer, 0));
             double visits = 0;
             for (uint32_t k = 0; k < d.n; k++) {
                 ck_assert(d.ids[k] < NODES && d.ids[k] != v);
@@ -83,9 +83,9 @@ TEST(they_are_who_walks_met_most_often)
 TEST(the_fanout_is_the_hops)
 {
     struct sl_neighbours n = open_with(sl_kernels_cpu());
-    ck_assert_uint_eq(sl_neighbours_bound(&n, 2), 3); // next to the seeds is the last layer
-    ck_assert_uint_eq(sl_neighbours_bound(&n, 1), STEPS);
-    ck_assert_uint_eq(sl_neighbours_bound(&n, 0), STEPS);
+    ck_assert_uint_eq(sl_neighbours_bound(&n, 2, 0), 3); // next to the seeds is the last layer
+    ck_assert_uint_eq(sl_neighbours_bound(&n, 1, 0), STEPS);
+    ck_assert_uint_eq(sl_neighbours_bound(&n, 0, 0), STEPS);
     ck_assert_uint_eq(draw(&n, 2, 0).n, 3);
     ck_assert_uint_gt(draw(&n, 1, 0).n, 3);
     sl_neighbours_fini(&n);
@@ -135,7 +135,7 @@ TEST(a_graph_of_one_vertex)
     g.ds.n_edges = g.indptr[1] = 1;
     g.indices[0] = 0;
     struct sl_neighbours n = open_with(sl_kernels_cpu());
-    ck_assert_uint_eq(sl_neighbours_bound(&n, 0), 0);
+    ck_assert_uint_eq(sl_neighbours_bound(&n, 0, 0), 0);
     ck_assert_uint_eq(draw(&n, 0, 0).n, 0);
     sl_neighbours_fini(&n);
     sl_neighbours_fini(&n);
@@ -146,7 +146,7 @@ TEST(layers_that_are_not_there)
     struct sl_neighbours n = open_with(sl_kernels_cpu());
     uint32_t ids[STEPS], count;
     float visits[STEPS];
-    ck_assert_int_eq(sl_neighbours_draw(&n, LAYERS, 0, ids, visits, &count), SL_EINVAL);
+    ck_assert_int_eq(sl_neighbours_draw(&n, LAYERS, 0, 0, ids, visits, &count), SL_EINVAL);
     sl_neighbours_fini(&n);
 }
 

@@ -203,7 +203,7 @@ LOOP_TEST(rows_of_several_widths_are_those_of_the_processor, 0, 3)
     struct sl_batch_buffer found = {0}, wanted = {0};
     struct sl_gathered result;
     tb_graph_make(graph);
-    tb_block_make(block, graph, false, 3);
+    tb_block_make(block, graph, 0, 3);
     const struct sl_block *b = tb_header(block);
     sl_gather_init(&own, &cores, &graph->ds, SL_GATHER_FASTER);
     sl_gather_init(&g, &compute, &graph->ds, ways[_i]);

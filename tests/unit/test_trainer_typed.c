@@ -43,10 +43,15 @@ static const struct variant {
      0},
     {"rgat of edges, means, deep", SL_MODEL_RGAT, 3, SL_NORM_LAYER, SL_CONFIG_ELU,
      SL_RELATIONS_MEAN, 0, 0, 0.3},
+    {"rsage of visits", SL_MODEL_RSAGE, 2, SL_NORM_NONE, SL_CONFIG_ELU, SL_RELATIONS_MEAN, 0, 0,
+     0.2},
+    {"rgcn of visits", SL_MODEL_RGCN, 2, SL_NORM_NONE, SL_CONFIG_RELU, SL_RELATIONS_SUM, 0, 0, 0},
+    {"rgat of visits", SL_MODEL_RGAT, 2, SL_NORM_NONE, SL_CONFIG_ELU, SL_RELATIONS_SUM, 0, 0, 0},
 };
 
-// ONE_WEIGHT with all features of one width, from OF_EDGES on with features of edges.
-enum { PLAIN_HGT = 10, ONE_WEIGHT = 13, OF_EDGES = 14 };
+// ONE_WEIGHT: with all features of one width. From OF_EDGES on edges have features, from
+// FIRST_VISITS on visits.
+enum { PLAIN_HGT = 10, ONE_WEIGHT = 13, OF_EDGES = 14, FIRST_VISITS = 16 };
 
 static struct typed_graph graph;
 static uint32_t learned_dim; // of types without features, of which authors are one then; 0: none is
@@ -68,6 +73,11 @@ static void teardown(void)
     typed_graph_fini(&graph);
 }
 
+static bool is_of_edges(const struct variant *v)
+{
+    return v >= &VARIANTS[OF_EDGES] && v < &VARIANTS[FIRST_VISITS];
+}
+
 static struct sl_config config_of(const struct variant *v)
 {
     struct sl_config c = fixture_config(v->kind, v->layers, HIDDEN);
@@ -80,7 +90,7 @@ static struct sl_config config_of(const struct variant *v)
     c.model.input_dropout = v->dropout / 2;
     c.model.attention_dropout = v->dropout;
     c.model.share_weights = v == &VARIANTS[ONE_WEIGHT];
-    c.model.edge_features = graph.edge_feat[0] != NULL;
+    c.model.edge_features = is_of_edges(v);
     c.features.kind = learned_dim ? SL_INPUT_OF_BOTH : SL_INPUT_OF_FILE;
     c.features.dim = learned_dim;
     return c;
@@ -122,13 +132,14 @@ static void make_rows(struct scene *s)
 static void scene_init(struct scene *s, const struct variant *v, const struct sl_kernels *kernels,
                        const uint32_t *seeds, uint32_t n_seeds)
 {
-    if (v >= &VARIANTS[OF_EDGES] && v < VARIANTS + SL_COUNT_OF(VARIANTS) && !graph.edge_feat[0])
+    if (is_of_edges(v) && !graph.edge_feat[0])
         typed_edge_features(&graph, 17);
     *s = (struct scene){.config = config_of(v)};
     for (uint32_t t = 0; t < TYPED_TYPES && v == &VARIANTS[ONE_WEIGHT]; t++)
         graph.type[t].feat_dim = 5;
     if (learned_dim)
         graph.type[1].feat_dim = 0;
+    graph.visits = v >= &VARIANTS[FIRST_VISITS] && v < VARIANTS + SL_COUNT_OF(VARIANTS);
     ck_assert_msg(init(&s->model, &s->config, kernels) == SL_OK, "%s", sl_error_message());
     s->block = typed_block(&graph, seeds, n_seeds, v->layers, 3, CLASSES, 11);
     assert_ok(sl_typed_block_check(s->block, &graph.typed));

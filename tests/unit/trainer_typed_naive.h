@@ -20,6 +20,7 @@ struct typed_graph {
     struct sl_relation relation[TYPED_RELATIONS];
     uint32_t *indptr[TYPED_RELATIONS], *indices[TYPED_RELATIONS]; // numbers within the types
     float *edge_feat[TYPED_RELATIONS]; // of typed_edge_features(), else NULL
+    bool visits;                       // edges of blocks carry weights
 };
 
 /*
@@ -144,6 +145,7 @@ static inline void typed_hop(const struct typed_graph *g, struct typed_nodes *no
     for (uint32_t k = 0; k < TYPED_RELATIONS; k++) {
         uint32_t indptr[TYPED_MOST] = {0}, indices[TYPED_MOST * 8], e = 0;
         uint64_t ids[TYPED_MOST * 8];
+        float visits[TYPED_MOST * 8];
         const uint32_t target = g->relation[k].target, source = g->relation[k].source;
         for (uint32_t i = 0; i < before[target]; i++) {
             const uint32_t v = nodes[target].id[i];
@@ -161,7 +163,10 @@ static inline void typed_hop(const struct typed_graph *g, struct typed_nodes *no
             (struct sl_block_run){.hop = h, .relation = k, .n_dst = before[target], .n_edges = e};
         run->indptr_offset = typed_put(base, at, indptr, (run->n_dst + 1ull) * 4);
         run->indices_offset = typed_put(base, at, indices, e * 4ull);
-        run->edge_ids_offset = typed_put(base, at, ids, e * 8ull);
+        for (uint32_t i = 0; i < e; i++)
+            visits[i] = (float)(1 + (i * 7 + k) % 5);
+        run->beside_offset =
+            g->visits ? typed_put(base, at, visits, e * 4ull) : typed_put(base, at, ids, e * 8ull);
     }
 }
 
@@ -181,7 +186,8 @@ static inline struct sl_block *typed_block_with(const struct typed_graph *g, con
     int32_t labels[TYPED_MOST];
     uint64_t at = sl_align_up(sizeof *b, 64);
     *b = (struct sl_block){.magic = SL_BLOCK_MAGIC,
-                           .flags = SL_BLOCK_TYPED | SL_BLOCK_HAS_EDGE_IDS,
+                           .flags = SL_BLOCK_TYPED |
+                                    (g->visits ? SL_BLOCK_HAS_WEIGHTS : SL_BLOCK_HAS_EDGE_IDS),
                            .batch = batch,
                            .epoch = 3,
                            .n_hops = n_hops,
@@ -370,17 +376,26 @@ static inline uint32_t typed_incoming(const struct typed_naive *m, uint32_t t)
     return n;
 }
 
+// What edge e of a row's n counts in their mean.
+static inline double typed_share(const float *weights, uint32_t n, uint32_t e)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < n && weights; i++)
+        sum += (double)weights[i];
+    return weights ? (double)weights[e] / sum : 1.0 / n;
+}
+
 // SAGEConv of the row i of a relation's target.
 static inline void typed_sage(const struct typed_naive *m, uint32_t l, uint32_t k,
                               const struct typed_rows *x, uint32_t i, const uint32_t *from,
-                              uint32_t n, double scale, double *y)
+                              const float *weights, uint32_t n, double scale, double *y)
 {
     const uint32_t s = m->g->relation[k].source, t = m->g->relation[k].target;
     const uint32_t d = m->config->model.hidden;
     const double *w = typed_of_relation(m, l, k, "lin_l.weight");
     for (uint32_t e = 0; e < n; e++)
-        typed_product(w, false, x->of[s] + (uint64_t)from[e] * x->dim[s], x->dim[s], d, scale / n,
-                      y);
+        typed_product(w, false, x->of[s] + (uint64_t)from[e] * x->dim[s], x->dim[s], d,
+                      scale * typed_share(weights, n, e), y);
     typed_product(typed_of_relation(m, l, k, "lin_r.weight"), false,
                   x->of[t] + (uint64_t)i * x->dim[t], x->dim[t], d, scale, y);
     const double *bias = typed_of_relation(m, l, k, "lin_l.bias");
@@ -449,8 +464,8 @@ static inline void typed_gat(const struct typed_naive *m, uint32_t l, uint32_t k
 
 // A relation's part of RGCNConv.
 static inline void typed_gcn(const struct typed_naive *m, uint32_t l, uint32_t k,
-                             const struct typed_rows *x, const uint32_t *from, uint32_t n,
-                             double *y)
+                             const struct typed_rows *x, const uint32_t *from, const float *weights,
+                             uint32_t n, double *y)
 {
     const uint32_t s = m->g->relation[k].source, d = m->config->model.hidden;
     const uint32_t bases = m->config->model.bases, blocks = m->config->model.blocks;
@@ -466,7 +481,8 @@ static inline void typed_gcn(const struct typed_naive *m, uint32_t l, uint32_t k
             else if (a / side == o / side)
                 w[a * d + o] = weight[(uint64_t)k * d * side + a * side + o % side];
     for (uint32_t e = 0; e < n; e++)
-        typed_product(w, true, x->of[s] + (uint64_t)from[e] * d, d, d, 1.0 / n, y);
+        typed_product(w, true, x->of[s] + (uint64_t)from[e] * d, d, d, typed_share(weights, n, e),
+                      y);
     free(w);
 }
 
@@ -576,14 +592,16 @@ static inline void typed_convolve(const struct typed_naive *m, uint32_t l, uint3
         const uint32_t first = run ? sl_run_indptr(view, run)[i] : 0;
         const uint32_t n = run ? sl_run_indptr(view, run)[i + 1] - first : 0;
         const uint32_t *from = run ? sl_run_indices(view, run) + first : NULL;
+        const float *weights = run ? sl_run_weights(view, run) : NULL;
         double *to = y->of[t] + (uint64_t)i * d;
+        weights = weights ? weights + first : NULL;
         switch (m->config->model.kind) {
-        case SL_MODEL_RSAGE: typed_sage(m, l, k, x, i, from, n, scale, to); break;
+        case SL_MODEL_RSAGE: typed_sage(m, l, k, x, i, from, weights, n, scale, to); break;
         case SL_MODEL_RGAT:
             typed_gat(m, l, k, x, i, from, run ? sl_run_edge_ids(view, run) + first : NULL, n,
                       mask + first * heads, scale, to);
             break;
-        default: typed_gcn(m, l, k, x, from, n, to);
+        default: typed_gcn(m, l, k, x, from, weights, n, to);
         }
     }
     free(mask);

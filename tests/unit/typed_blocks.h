@@ -37,8 +37,8 @@ struct tb_graph {
     struct sl_dataset ds;
     struct sl_vertex_type type[TB_TYPES];
     struct sl_relation relation[TB_RELATIONS];
-    union {
-        float f32[TB_VERTICES * TB_WIDTH];
+    union { // in pages of its own: a device may pin those of one type and then of another
+        _Alignas(4096) float f32[TB_VERTICES * TB_WIDTH];
         uint16_t f16[TB_VERTICES * TB_WIDTH];
     } rows[TB_TYPES];
 };
@@ -161,6 +161,11 @@ static inline void tb_draw_edges(struct tb_block *b, const struct tb_graph *g, u
     }
 }
 
+static inline float tb_weight(const struct tb_edge *edge)
+{
+    return 1 + (float)(edge->id % 13);
+}
+
 static inline void tb_write_runs(struct tb_block *b, const struct tb_graph *g)
 {
     struct sl_block *h = tb_header(b);
@@ -172,7 +177,10 @@ static inline void tb_write_runs(struct tb_block *b, const struct tb_graph *g)
         uint64_t *ids = tb_array(b, &ids_offset[r], sizeof *ids * from->n);
         for (uint32_t e = 0; e < from->n; e++) {
             indices[e] = from->edge[e].source;
-            ids[e] = g->relation[r].first_edge + from->edge[e].id;
+            if (h->flags & SL_BLOCK_HAS_WEIGHTS)
+                ((float *)ids)[e] = tb_weight(&from->edge[e]);
+            else
+                ids[e] = g->relation[r].first_edge + from->edge[e].id;
         }
     }
     struct sl_block_run *run =
@@ -182,9 +190,10 @@ static inline void tb_write_runs(struct tb_block *b, const struct tb_graph *g)
         for (uint32_t r = 0; r < TB_RELATIONS; r++) {
             const struct tb_edges *from = &b->of[r];
             const uint32_t n_dst = sl_block_types(h)[g->relation[r].target].n[hop];
-            struct sl_block_run one = {hop, r, n_dst, from->n_after[hop], 0, 0, 0};
+            struct sl_block_run one = {
+                .hop = hop, .relation = r, .n_dst = n_dst, .n_edges = from->n_after[hop]};
             one.indices_offset = indices_offset[r];
-            one.edge_ids_offset = ids_offset[r];
+            one.beside_offset = ids_offset[r];
             if (one.n_edges == 0)
                 continue;
             uint32_t *indptr = tb_array(b, &one.indptr_offset, sizeof *indptr * (n_dst + 1));
@@ -200,15 +209,16 @@ static inline void tb_write_runs(struct tb_block *b, const struct tb_graph *g)
     }
 }
 
-// degree: edges of a row in a relation, at most. The block is as "sampler.expand" "new" has it.
-static inline void tb_block_make(struct tb_block *b, const struct tb_graph *g, bool edge_ids,
+// beside: SL_BLOCK_HAS_EDGE_IDS, SL_BLOCK_HAS_WEIGHTS or 0; degree: edges of a row in a relation,
+// at most. The block is as "sampler.expand" "new" has it.
+static inline void tb_block_make(struct tb_block *b, const struct tb_graph *g, uint32_t beside,
                                  uint32_t degree)
 {
     struct sl_block *h = tb_header(b);
     const uint32_t hops = 1 + tb_below(TB_HOPS);
     memset(b->memory, 0x5a, sizeof b->memory);
     *h = (struct sl_block){.magic = SL_BLOCK_MAGIC,
-                           .flags = SL_BLOCK_TYPED | (edge_ids ? SL_BLOCK_HAS_EDGE_IDS : 0),
+                           .flags = SL_BLOCK_TYPED | beside,
                            .bytes = TB_ROOM,
                            .n_hops = hops};
     b->used = sl_align_up(sizeof *h, 64);

@@ -12,7 +12,7 @@ static uint64_t most_neighbours(const struct sl_cutter *c, uint64_t v)
     // A walk from a vertex without in-edges goes nowhere; from others it may meet more vertices
     // than these have neighbours.
     if (c->neighbours && degree > 0)
-        degree = sl_neighbours_bound(c->neighbours, c->layer);
+        degree = sl_neighbours_bound(c->neighbours, c->layer, 0);
     return degree + c->self_edge;
 }
 
@@ -75,7 +75,7 @@ static int list_neighbours(const struct sl_cutter *c, uint32_t v, uint32_t *ids,
     if (degree == 0)
         return SL_OK;
     if (c->neighbours) // the vertex itself is never among them
-        return sl_neighbours_draw(c->neighbours, c->layer, v, ids, weights, count);
+        return sl_neighbours_draw(c->neighbours, c->layer, 0, v, ids, weights, count);
     *count = sl_infer_neighbours(c->dataset, v, ids);
     if (c->self_edge)
         *count = drop_self_loops(ids, *count, v);

@@ -175,7 +175,9 @@ static int run(struct walk *w)
     struct sl_whole_graph *g = w->g;
     SL_TRY(find_hops(w));
     SL_TRY(sl_typed_pieces_init(&w->pieces, g->model, g->dataset));
-    SL_TRY(run_batches(w));
+    // What walks meet is another thing in each layer, and no row of one for all hops.
+    if (!g->model->neighbours)
+        SL_TRY(run_batches(w));
     return w->at < g->n ? run_layers(w) : SL_OK;
 }
 

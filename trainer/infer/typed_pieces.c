@@ -47,14 +47,17 @@ uint64_t sl_typed_pieces_most(const struct sl_typed_pieces *p, uint32_t l)
     return SL_MIN((uint64_t)SL_INFER_PIECE_EDGES, p->most_floats / ((uint64_t)width + of_edges));
 }
 
-static uint64_t degree_of(const struct sl_typed_pieces *p, uint32_t type, uint64_t v)
+// Edges of its row in layer l, at most.
+static uint64_t degree_of(const struct sl_typed_pieces *p, uint32_t l, uint32_t type, uint64_t v)
 {
     const struct sl_incoming *in = &p->model->typed->incoming;
     uint64_t edges = 0;
-    for (uint32_t i = in->first[type]; i < in->first[type + 1]; i++)
-        edges += sl_dataset_degree(
-            dataset_of(p),
-            sl_relation_row(types_of(p), &types_of(p)->relation[in->relation[i]], v));
+    for (uint32_t i = in->first[type]; i < in->first[type + 1]; i++) {
+        const struct sl_relation *r = &types_of(p)->relation[in->relation[i]];
+        edges += p->model->neighbours
+                     ? sl_neighbours_bound(p->model->neighbours, l, in->relation[i])
+                     : sl_dataset_degree(dataset_of(p), sl_relation_row(types_of(p), r, v));
+    }
     return edges;
 }
 
@@ -67,7 +70,7 @@ static bool is_needed(const struct sl_typed_pieces *p, uint32_t l, uint32_t type
 uint64_t sl_typed_pieces_edges(const struct sl_typed_pieces *p, uint32_t l, uint64_t v)
 {
     const uint32_t type = sl_typed_type_of(types_of(p), v);
-    return is_needed(p, l, type) ? degree_of(p, type, v) : 0;
+    return is_needed(p, l, type) ? degree_of(p, l, type, v) : 0;
 }
 
 static void cut(const struct sl_typed_pieces *p, uint32_t l, uint32_t type,
@@ -78,7 +81,7 @@ static void cut(const struct sl_typed_pieces *p, uint32_t l, uint32_t type,
     uint64_t edges = 0;
     uint32_t n = 0;
     while (n < limit) {
-        edges += 1 + degree_of(p, type, sl_infer_vertex(range, n));
+        edges += 1 + degree_of(p, l, type, sl_infer_vertex(range, n));
         if (n > 0 && edges > most)
             break;
         n++;
@@ -140,6 +143,8 @@ int sl_typed_pieces_next(struct sl_typed_pieces *p, const float *params, uint32_
     if (model->pulse && sl_heartbeat_stopping(model->pulse))
         return sl_fail(SL_EABORTED, "the job stops");
     cut(p, l, type, range);
+    p->vicinity.neighbours = model->neighbours;
+    p->vicinity.layer = l;
     const int rc = sl_vicinity_find(&p->vicinity, type, range, 1, UINT32_MAX);
     if (rc == SL_ERANGE)
         return sl_fail(

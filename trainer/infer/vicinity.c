@@ -23,9 +23,10 @@ struct sl_vicinity_part {
 struct sl_vicinity_lists {
     uint32_t *indptr, *indices;
     uint64_t *edge_ids; // NULL: its edges have no features
-    uint64_t rows_room, edges_room, ids_room;
+    float *visits;      // of walks
+    uint64_t rows_room, edges_room, ids_room, visits_room;
     uint32_t n_rows, n_edges;
-    uint64_t indptr_at, indices_at, ids_at; // in the block
+    uint64_t indptr_at, indices_at, beside_at; // in the block: edge_ids or visits
 };
 
 static const struct sl_typed *types_of(const struct sl_vicinity *v)
@@ -42,27 +43,21 @@ static int fail_memory(uint64_t bytes)
         (unsigned long long)bytes);
 }
 
-// p with room for n numbers of `each` bytes, beside those that it has, or NULL.
-static void *grown(void *p, uint64_t *room, uint64_t n, size_t each)
+// Room for n numbers of `each` bytes where `array`, a pointer to them, is kept; those that there
+// are stay.
+static int grow(void *array, uint64_t *room, uint64_t n, size_t each)
 {
+    void *p;
     if (n <= *room)
-        return p;
-    n += n / 4;
-    void *fresh = realloc(p, n * each);
-    if (fresh)
-        *room = n;
-    else
-        fail_memory(n * each);
-    return fresh;
-}
-
-static int grow(uint32_t **p, uint64_t *room, uint64_t n)
-{
-    if (n == 0)
         return SL_OK;
-    uint32_t *fresh = grown(*p, room, n, sizeof *fresh);
-    *p = fresh ? fresh : *p;
-    return fresh ? SL_OK : SL_ENOMEM;
+    n += n / 4;
+    memcpy(&p, array, sizeof p);
+    p = realloc(p, n * each);
+    if (!p)
+        return fail_memory(n * each);
+    memcpy(array, &p, sizeof p);
+    *room = n;
+    return SL_OK;
 }
 
 int sl_vicinity_init(struct sl_vicinity *v, const struct sl_dataset *ds)
@@ -88,6 +83,7 @@ void sl_vicinity_fini(struct sl_vicinity *v)
         free(v->lists[r].indptr);
         free(v->lists[r].indices);
         free(v->lists[r].edge_ids);
+        free(v->lists[r].visits);
     }
     free(v->part);
     free(v->lists);
@@ -102,7 +98,8 @@ void sl_vicinity_fini(struct sl_vicinity *v)
 static int number(struct sl_vicinity *v, uint32_t type, uint32_t *ids, uint32_t n)
 {
     struct sl_vicinity_part *p = &v->part[type];
-    SL_TRY(grow(&p->nodes, &p->room, SL_MIN(p->n + (uint64_t)n, types_of(v)->type[type].n)));
+    SL_TRY(grow(&p->nodes, &p->room, SL_MIN(p->n + (uint64_t)n, types_of(v)->type[type].n),
+                sizeof *p->nodes));
     const uint32_t room = (uint32_t)SL_MIN(p->room, (uint64_t)UINT32_MAX);
     for (uint32_t i = 0; i < n; i++)
         SL_TRY(sl_idmap_insert(p->map, ids[i], p->nodes, &p->n, room, &ids[i]));
@@ -121,7 +118,7 @@ static int begin(struct sl_vicinity *v, uint32_t type, const struct sl_infer_ran
     for (uint32_t r = 0; r < types_of(v)->n_relations; r++)
         v->lists[r].n_rows = v->lists[r].n_edges = 0;
     v->n_edges = 0;
-    SL_TRY(grow(&v->place, &v->place_room, range->n));
+    SL_TRY(grow(&v->place, &v->place_room, range->n, sizeof *v->place));
     for (uint32_t i = 0; i < range->n; i++)
         v->place[i] = (uint32_t)sl_infer_vertex(range, i);
     SL_TRY(number(v, type, v->place, range->n));
@@ -134,27 +131,33 @@ static int number_edges(struct sl_vicinity *v, uint64_t row, uint32_t n,
                         struct sl_vicinity_lists *to)
 {
     const struct sl_dataset *ds = v->dataset;
-    uint64_t *ids = grown(to->edge_ids, &to->ids_room, to->n_edges + (uint64_t)n, sizeof *ids);
-    if (!ids)
-        return SL_ENOMEM;
-    to->edge_ids = ids;
-    ids += to->n_edges;
+    SL_TRY(grow(&to->edge_ids, &to->ids_room, to->n_edges + (uint64_t)n, sizeof *to->edge_ids));
+    uint64_t *ids = to->edge_ids + to->n_edges;
     for (uint64_t e = ds->indptr[row]; e < ds->indptr[row + 1]; e++)
         if (!ds->present || ds->present[e] > 0)
             *ids++ = e;
     return SL_OK;
 }
 
-static int add_row(struct sl_vicinity *v, const struct sl_relation *r, uint32_t vertex,
+static int add_row(struct sl_vicinity *v, uint32_t relation, uint32_t vertex,
                    struct sl_vicinity_lists *to)
 {
+    const struct sl_relation *r = &types_of(v)->relation[relation];
     const uint64_t row = sl_relation_row(types_of(v), r, vertex);
-    const uint64_t degree = sl_dataset_degree(v->dataset, row);
-    if (v->n_edges + degree > v->most_edges)
+    const uint64_t most = v->neighbours ? sl_neighbours_bound(v->neighbours, v->layer, relation)
+                                        : sl_dataset_degree(v->dataset, row);
+    uint32_t n;
+    if (v->n_edges + most > v->most_edges)
         return SL_ERANGE;
-    SL_TRY(grow(&to->indices, &to->edges_room, to->n_edges + degree));
+    SL_TRY(grow(&to->indices, &to->edges_room, to->n_edges + most, sizeof *to->indices));
     uint32_t *sources = to->indices + to->n_edges;
-    const uint32_t n = sl_infer_neighbours(v->dataset, row, sources);
+    if (v->neighbours) {
+        SL_TRY(grow(&to->visits, &to->visits_room, to->n_edges + most, sizeof *to->visits));
+        SL_TRY(sl_neighbours_draw(v->neighbours, v->layer, relation, vertex, sources,
+                                  to->visits + to->n_edges, &n));
+    } else {
+        n = sl_infer_neighbours(v->dataset, row, sources);
+    }
     SL_TRY(number(v, r->source, sources, n));
     if (r->feat_dim > 0 && n > 0)
         SL_TRY(number_edges(v, row, n, to));
@@ -172,10 +175,10 @@ static int add_hop(struct sl_vicinity *v, uint32_t h)
         const struct sl_relation *r = &t->relation[i];
         const uint32_t n_dst = v->part[r->target].after[h];
         struct sl_vicinity_lists *to = &v->lists[i];
-        SL_TRY(grow(&to->indptr, &to->rows_room, n_dst + (uint64_t)1));
+        SL_TRY(grow(&to->indptr, &to->rows_room, n_dst + (uint64_t)1, sizeof *to->indptr));
         to->indptr[0] = 0;
         while (to->n_rows < n_dst)
-            SL_TRY(add_row(v, r, v->part[r->target].nodes[to->n_rows], to));
+            SL_TRY(add_row(v, i, v->part[r->target].nodes[to->n_rows], to));
     }
     for (uint32_t i = 0; i < t->n_types; i++)
         v->part[i].after[h + 1] = v->part[i].n;
@@ -208,7 +211,9 @@ static int open_block(struct sl_vicinity *v, uint64_t bytes)
 static int place_arrays(struct sl_vicinity *v, uint32_t n_hops)
 {
     const struct sl_typed *t = types_of(v);
-    struct sl_block head = {.magic = SL_BLOCK_MAGIC, .flags = SL_BLOCK_TYPED, .n_hops = n_hops};
+    struct sl_block head = {.magic = SL_BLOCK_MAGIC,
+                            .flags = SL_BLOCK_TYPED | (v->neighbours ? SL_BLOCK_HAS_WEIGHTS : 0),
+                            .n_hops = n_hops};
     uint64_t first = 0;
     for (uint32_t i = 0; i < t->n_types; i++)
         for (uint32_t h = 0; h <= n_hops; h++)
@@ -225,7 +230,10 @@ static int place_arrays(struct sl_vicinity *v, uint32_t n_hops)
         struct sl_vicinity_lists *l = &v->lists[i];
         l->indptr_at = take(&head.bytes, (l->n_rows + (uint64_t)1) * sizeof *l->indptr);
         l->indices_at = take(&head.bytes, l->n_edges * sizeof *l->indices);
-        l->ids_at = l->edge_ids ? take(&head.bytes, l->n_edges * sizeof *l->edge_ids) : 0;
+        if (v->neighbours)
+            l->beside_at = take(&head.bytes, l->n_edges * sizeof *l->visits);
+        else
+            l->beside_at = l->edge_ids ? take(&head.bytes, l->n_edges * sizeof *l->edge_ids) : 0;
         head.flags |= l->edge_ids ? SL_BLOCK_HAS_EDGE_IDS : 0;
     }
     SL_TRY(open_block(v, head.bytes));
@@ -254,7 +262,9 @@ static void place_lists(struct sl_vicinity *v)
         if (l->n_edges > 0)
             memcpy(base + l->indices_at, l->indices, l->n_edges * sizeof *l->indices);
         if (l->n_edges > 0 && l->edge_ids)
-            memcpy(base + l->ids_at, l->edge_ids, l->n_edges * sizeof *l->edge_ids);
+            memcpy(base + l->beside_at, l->edge_ids, l->n_edges * sizeof *l->edge_ids);
+        if (l->n_edges > 0 && v->neighbours)
+            memcpy(base + l->beside_at, l->visits, l->n_edges * sizeof *l->visits);
     }
 }
 
@@ -278,7 +288,7 @@ static void place_runs(struct sl_vicinity *v)
                                                          .n_edges = l->indptr[n_dst],
                                                          .indptr_offset = l->indptr_at,
                                                          .indices_offset = l->indices_at,
-                                                         .edge_ids_offset = l->ids_at};
+                                                         .beside_offset = l->beside_at};
             b->hop[h].n_edges += l->indptr[n_dst];
         }
     }

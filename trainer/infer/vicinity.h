@@ -15,12 +15,17 @@
 #include "common/arena/block.h"
 #include "common/data/dataset.h"
 #include "trainer/infer/piece.h"
+#include "trainer/model/neighbours.h"
 
 struct sl_vicinity_part;
 struct sl_vicinity_lists;
 
 struct sl_vicinity {
     const struct sl_dataset *dataset;
+    // Of jobs that walk along metapaths: what walks meet, as this layer sees it. NULL: all
+    // neighbours. Borrowed.
+    struct sl_neighbours *neighbours;
+    uint32_t layer;
     struct sl_vicinity_part *part;   // (n_types)
     struct sl_vicinity_lists *lists; // (n_relations)
     uint64_t n_edges, most_edges;    // of all relations, in the block in hand

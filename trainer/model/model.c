@@ -302,8 +302,6 @@ int sl_model_prepare_inference(struct sl_model *model, const struct sl_config *c
     struct sl_infer_graph own;
     if (sl_sampler_flags[config->sampler.kind] & SL_SAMPLER_BY_WEIGHT)
         SL_TRY(sl_weightless_drop(ds, sl_model_needs_self_loops(model), threads));
-    if (model->typed)
-        return SL_OK;
     SL_TRY(sl_model_prepare_graph(model, config, ds, threads, loops, neighbours, &own));
     model->self_loops = own.self_loops;
     model->neighbours = own.neighbours;

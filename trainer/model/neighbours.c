@@ -17,6 +17,8 @@ int sl_neighbours_init(struct sl_neighbours *n, const struct sl_config *config,
 {
     *n = (struct sl_neighbours){
         .kernels = kernels,
+        .typed = ds->typed.n_types ? &ds->typed : NULL,
+        .by_relation = config->sampler.fanout_names.by_relation,
         .topology = {.n_nodes = ds->n_nodes,
                      .indptr = ds->indptr,
                      .indices = ds->indices,
@@ -56,29 +58,52 @@ static uint32_t hop_of(const struct sl_neighbours *n, uint32_t layer)
     return n->n_hops - 1 - layer;
 }
 
-uint32_t sl_neighbours_bound(const struct sl_neighbours *n, uint32_t layer)
+static int64_t fanout_of(const struct sl_neighbours *n, uint32_t layer, uint32_t relation)
 {
-    int64_t fanout = n->fanout[hop_of(n, layer)];
+    const uint32_t hop = hop_of(n, layer);
+    return n->by_relation ? n->by_relation[(uint64_t)hop * n->typed->n_relations + relation]
+                          : n->fanout[hop];
+}
+
+uint32_t sl_neighbours_bound(const struct sl_neighbours *n, uint32_t layer, uint32_t relation)
+{
+    int64_t fanout = fanout_of(n, layer, relation);
     uint32_t most = n->capacity - 1; // the vertex itself is none of its neighbours
     return fanout < 0 ? most : (uint32_t)SL_MIN((uint64_t)fanout, (uint64_t)most);
 }
 
-int sl_neighbours_draw(struct sl_neighbours *n, uint32_t layer, uint32_t v, uint32_t *ids,
-                       float *visits, uint32_t *count)
+// What walks of a metapath go along, and where its rows are.
+static void go_along(const struct sl_neighbours *n, uint32_t relation,
+                     struct sl_topology_view *view, struct sl_khop_args *args)
+{
+    const struct sl_relation *r = &n->typed->relation[relation];
+    view->indptr = sl_relation_lists(n->typed, r, view->indptr);
+    args->along.more = r->n_steps - 1;
+    for (uint32_t k = 0; k < r->n_steps; k++)
+        args->along.shift[k] = sl_relation_step_shift(n->typed, r, k);
+    if (!sl_relation_is_round(r))
+        args->restart = 1;
+}
+
+int sl_neighbours_draw(struct sl_neighbours *n, uint32_t layer, uint32_t relation, uint32_t v,
+                       uint32_t *ids, float *visits, uint32_t *count)
 {
     uint32_t n_nodes = 0, local, indptr[2];
+    struct sl_topology_view view = n->topology;
     *count = 0;
     if (layer >= n->n_hops)
         return sl_fail(SL_EINVAL, "inference by random walks: layer %u of %u", layer, n->n_hops);
+    if (sl_neighbours_bound(n, layer, relation) == 0)
+        return SL_OK;
     SL_TRY(sl_idmap_reset(n->map, n->capacity));
     SL_TRY(sl_idmap_insert(n->map, v, n->nodes, &n_nodes, n->capacity, &local));
-    const struct sl_khop_args args = {
-        .topology = &n->topology,
-        .seed = n->seed,
+    struct sl_khop_args args = {
+        .topology = &view,
+        .seed = sl_rng_relation_seed(n->seed, relation),
         .stream = SL_RNG_INFER_SAMPLE,
         .batch = v,
         .hop = hop_of(n, layer),
-        .fanout = n->fanout[hop_of(n, layer)],
+        .fanout = fanout_of(n, layer, relation),
         .n_dst = 1,
         .nodes = n->nodes,
         .n_nodes = &n_nodes,
@@ -86,13 +111,15 @@ int sl_neighbours_draw(struct sl_neighbours *n, uint32_t layer, uint32_t v, uint
         .map = n->map,
         .indptr = indptr,
         .indices = n->local,
-        .indices_capacity = sl_neighbours_bound(n, layer),
+        .indices_capacity = sl_neighbours_bound(n, layer, relation),
         .n_edges = count,
         .paths = n->paths,
         .length = n->length,
         .restart = n->restart,
         .visits = visits,
     };
+    if (n->typed)
+        go_along(n, relation, &view, &args);
     SL_TRY(n->kernels->sample[n->kind](&args));
     for (uint32_t e = 0; e < *count; e++)
         ids[e] = n->nodes[n->local[e]];

@@ -137,7 +137,7 @@ int sl_typed_means(const struct sl_layer_env *env, const struct sl_typed_layer *
     const uint32_t source = layer->typed->relation[run->relation].source;
     const uint32_t dim = layer->d_in[source];
     float *inverse;
-    SL_TRY(sl_layer_row_sums(env, csr, NULL, NULL, SL_ROW_INVERSE, &inverse));
+    SL_TRY(sl_layer_row_sums(env, csr, run->weights, NULL, SL_ROW_INVERSE, &inverse));
     run->row_scale = inverse;
     if (scale != 1) {
         const float *slots[] = {inverse};
@@ -153,6 +153,7 @@ int sl_typed_means(const struct sl_layer_env *env, const struct sl_typed_layer *
                                            .dim = dim,
                                            .x_dtype = SL_DTYPE_F32,
                                            .x = tape->x[source],
+                                           .edge_weight = run->weights,
                                            .row_scale = run->row_scale,
                                            .y = run->aggregated};
     return env->kernels->aggregate(&args);
@@ -178,7 +179,8 @@ int sl_typed_means_backward(const struct sl_layer_env *env, const struct sl_type
     const uint32_t source = layer->typed->relation[run->relation].source;
     const uint32_t dim = layer->d_in[source];
     const uint64_t n = (uint64_t)run->csr.n_src * dim;
-    const struct sl_layer_tape tape = {.hop = {.csr = run->csr}, .row_scale = run->row_scale};
+    const struct sl_layer_tape tape = {.hop = {.csr = run->csr, .weights = run->weights},
+                                       .row_scale = run->row_scale};
     const bool add = sum->there[source];
     if (add && n > sum->n_room) {
         sum->room = sl_layer_floats(env, n);

@@ -45,9 +45,10 @@ struct sl_typed_layer {
 struct sl_typed_run {
     uint32_t relation;
     struct sl_csr_view csr;
-    const float *edges; // (n_edges, feat_dim of the relation) features; NULL: it has none
-    float *row_scale;   // (n_dst) of the mean over a row's neighbours
-    float *aggregated;  // (n_dst, d_in of the source type) the means
+    const float *edges;   // (n_edges, feat_dim of the relation) features; NULL: it has none
+    const float *weights; // (n_edges) how much each neighbour counts, or NULL: all the same
+    float *row_scale;     // (n_dst) of the mean over a row's neighbours
+    float *aggregated;    // (n_dst, d_in of the source type) the means
 };
 
 // All but `dropout` is an array by type. Valid until the pools are reset.
@@ -140,7 +141,7 @@ int sl_typed_gradient_room(const struct sl_layer_env *env, const struct sl_typed
 int sl_typed_spread(const struct sl_layer_env *env, const struct sl_typed_layer *layer,
                     const float *room, uint32_t t, uint32_t k, float *gradient);
 
-// run->aggregated: the means over neighbours, times `scale`.
+// run->aggregated: the means over neighbours, under their weights, times `scale`.
 int sl_typed_means(const struct sl_layer_env *env, const struct sl_typed_layer *layer,
                    const struct sl_typed_tape *tape, float scale, struct sl_typed_run *run);
 

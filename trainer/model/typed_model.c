@@ -320,7 +320,8 @@ static int list_runs(const struct sl_typed_model *m, struct sl_block_view block,
     for (uint32_t i = 0; i < tape->n_runs; i++) {
         const uint64_t at = m->edges_at[first + i];
         tape->run[i] = (struct sl_typed_run){.relation = runs[first + i].relation,
-                                             .csr = sl_run_csr(block, m->typed, &runs[first + i])};
+                                             .csr = sl_run_csr(block, m->typed, &runs[first + i]),
+                                             .weights = sl_run_weights(block, &runs[first + i])};
         if (at != SL_NO_EDGE_ROWS)
             tape->run[i].edges = m->rows + at / sizeof *m->rows;
     }
