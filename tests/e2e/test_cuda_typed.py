@@ -7,6 +7,7 @@ from harness import Skip, accuracies, cases, small_job, whole
 from test_bad_input import refused
 from test_cuda import CPU, PLUGIN, SANITIZED, gpu, run
 from test_typed_jobs import papers
+from test_typed_links import tastes
 
 NOT_UNDER = {"address": SANITIZED}
 
@@ -64,6 +65,16 @@ def test_rows_get_to_a_gpu_in_either_way(box, way):
     assert found["gpu_way"] in allowed and found["copy_bytes"] == 0, found
 
 
+@cases("sum", "norm")
+def test_attention_over_all_relations(box, way):
+    """hgt: one softmax over the edges of all relations, gates and a linear layer for each type."""
+    more = {"norm": "batch", "layers": 2} if way == "norm" else {"layers": 1}
+    model = {"kind": "hgt", "hidden": 8, "heads": 2, **more}
+    sampler = {"fanout": [4, 3][: more["layers"]], "expand": "new", "batch_size": 60}
+    evaluate = {"every": 1, "fanout": [5, 5][: more["layers"]]}
+    compare(box, [CPU, gpu(0)], model=model, sampler=sampler, evaluate=evaluate)
+
+
 BY_RELATION = {
     "fanout": {"writes": [3, 2], "author -reviews-> paper": [0, 2], "*": [2, 1]},
     "batch_size": 60,
@@ -80,9 +91,55 @@ BY_RELATION = {
     ("weighted", [gpu(0), gpu(1)],
      {"sampler": {"kind": "weighted", "fanout": [4, 3], "batch_size": 60}}),
     ("by-relation", [gpu(0), gpu(1)], {"sampler": BY_RELATION}),
+    ("full", [CPU, gpu(1)], {"evaluate": {"every": 1, "fanout": "full"}}),
 )
 def test_more_jobs_with_gpus(box, name, devices, changes):
     compare(box, devices, **changes)
+
+
+LINKS = {
+    "dot": {},
+    "mlp": {"task": {"kind": "link", "decoder": "mlp", "loss": "bpr", "negatives": "degree",
+                     "per_positive": 2}},
+    "hgt": {"model": {"kind": "hgt", "layers": 2, "hidden": 8, "heads": 2}},
+}
+
+
+def links_near(box, devices, **changes):
+    """The same pairs and batches as on cores, and the same losses and measures up to rounding."""
+    same = {
+        "dataset": tastes(box),
+        "task": {"kind": "link", "dim": 12},
+        "evaluate": {"every": 1, "fanout": "full"},
+        "sampler": {"fanout": [4, 3], "expand": "new", "batch_size": 256},
+        **changes,
+    }
+    cores = typed_job(box, [CPU] * len(devices), output="runs/cores", **same)
+    result, wanted = box.run(cores, name="cores")
+    result.ok()
+    result, found = run(box, typed_job(box, devices, **same), SLUICE_SIMT_DEVICES="4")
+    result.ok()
+    assert found["samples_digest"] == wanted["samples_digest"]
+    assert found["batches"] == wanted["batches"]
+    for one, other in zip(found["epochs"], wanted["epochs"]):
+        assert abs(one["loss"] - other["loss"]) <= 1e-3 * other["loss"], (one, other)
+        for measure in "roc_auc", "loss":
+            near = abs(one["val"][measure] - other["val"][measure]) <= 2e-3
+            assert near, (measure, one["val"], other["val"])
+    assert abs(found["test"]["roc_auc"] - wanted["test"]["roc_auc"]) <= 2e-3
+    return found
+
+
+@cases("dot")
+def test_links_of_one_relation(box, way):
+    """Pairs and batches are drawn on cores; embeddings, scores and evaluations are the GPU's."""
+    links_near(box, [CPU, gpu(0)], **LINKS[way])
+
+
+@whole
+@cases("mlp", "hgt")
+def test_links_of_other_kinds(box, way):
+    links_near(box, [gpu(0), gpu(1)], **LINKS[way])
 
 
 @whole
