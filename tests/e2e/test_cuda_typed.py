@@ -3,6 +3,10 @@ models learn what they learn there."""
 
 import os
 
+import numpy as np
+
+from tensors import read_tensors
+
 from harness import Skip, accuracies, cases, small_job, whole
 from test_bad_input import refused
 from test_cuda import CPU, PLUGIN, SANITIZED, gpu, run
@@ -65,6 +69,17 @@ def test_rows_get_to_a_gpu_in_either_way(box, way):
     assert found["gpu_way"] in allowed and found["copy_bytes"] == 0, found
 
 
+SGD = {"kind": "sgd", "lr": 0.3}  # whose steps are as long as gradients are
+
+
+def same_parameters(box):
+    """Up to rounding, after all steps of both runs."""
+    files = (box.path(f"runs/{run}/model.safetensors") for run in ("job", "cores"))
+    ours, wanted = (read_tensors(file) for file in files)
+    off = {name: np.abs(ours[name] - wanted[name]).max() for name in wanted}
+    assert max(off.values()) < 1e-5, off
+
+
 @cases("sum", "norm")
 def test_attention_over_all_relations(box, way):
     """hgt: one softmax over the edges of all relations, gates and a linear layer for each type."""
@@ -72,7 +87,8 @@ def test_attention_over_all_relations(box, way):
     model = {"kind": "hgt", "hidden": 8, "heads": 2, **more}
     sampler = {"fanout": [4, 3][: more["layers"]], "expand": "new", "batch_size": 60}
     evaluate = {"every": 1, "fanout": [5, 5][: more["layers"]]}
-    compare(box, [CPU, gpu(0)], model=model, sampler=sampler, evaluate=evaluate)
+    compare(box, [CPU, gpu(0)], model=model, sampler=sampler, evaluate=evaluate, optimizer=SGD)
+    same_parameters(box)
 
 
 BY_RELATION = {
@@ -112,6 +128,7 @@ def links_near(box, devices, **changes):
         "task": {"kind": "link", "dim": 12},
         "evaluate": {"every": 1, "fanout": "full"},
         "sampler": {"fanout": [4, 3], "expand": "new", "batch_size": 256},
+        "optimizer": SGD,
         **changes,
     }
     cores = typed_job(box, [CPU] * len(devices), output="runs/cores", **same)
@@ -127,7 +144,7 @@ def links_near(box, devices, **changes):
             near = abs(one["val"][measure] - other["val"][measure]) <= 2e-3
             assert near, (measure, one["val"], other["val"])
     assert abs(found["test"]["roc_auc"] - wanted["test"]["roc_auc"]) <= 2e-3
-    return found
+    same_parameters(box)
 
 
 @cases("dot")
