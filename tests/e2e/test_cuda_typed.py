@@ -7,17 +7,24 @@ import numpy as np
 
 from tensors import read_tensors
 
-from harness import Skip, accuracies, cases, small_job, whole
+from harness import Skip, accuracies, cases, read_json, small_job, whole
 from test_bad_input import refused
 from test_cuda import CPU, PLUGIN, SANITIZED, gpu, run
+from test_external import begin, borrow, lines
 from test_typed_jobs import papers
 from test_typed_links import tastes
 
 NOT_UNDER = {"address": SANITIZED}
 
-def typed_job(box, devices, **changes):
+
+
+def need_plugin():
     if not os.path.exists(PLUGIN):
         raise Skip(f"{PLUGIN} is not there: make tests builds it")
+
+
+def typed_job(box, devices, **changes):
+    need_plugin()
     return small_job(
         papers(box, n=400),
         **{
@@ -157,6 +164,31 @@ def test_links_of_one_relation(box, way):
 @cases("mlp", "hgt")
 def test_links_of_other_kinds(box, way):
     links_near(box, [gpu(0), gpu(1)], **LINKS[way])
+
+
+@whole
+def test_pairs_for_trainers_of_other_programs(box):
+    """Of a relation, with a GPU that samples: they are drawn on cores, and are the same."""
+    need_plugin()
+    uses = []
+    for device in gpu(0), CPU:
+        output = f"runs/{device['kind']}"
+        running, path = begin(
+            box,
+            env={"SLUICE_CUDA_PLUGIN": PLUGIN, "SLUICE_SIMT_DEVICES": "1"},
+            dataset=tastes(box),
+            task={"kind": "link"},
+            devices=[device, CPU],
+            epochs=1,
+            digest=True,
+            output=output,
+        )
+        trainer = borrow(box, path)
+        assert (ended := running.wait()).rc == 0, str(ended)
+        assert trainer.wait().rc == 0
+        report = read_json(box.path(output, "report.json"))
+        uses.append((report["samples_digest"], lines(trainer, "use")))
+    assert uses[0] == uses[1] and uses[0][0] and uses[0][1], uses
 
 
 @whole
