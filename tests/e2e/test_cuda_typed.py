@@ -7,7 +7,7 @@ import numpy as np
 
 from tensors import read_tensors
 
-from harness import Skip, accuracies, cases, read_json, small_job, whole
+from harness import Skip, accuracies, cases, fingerprint, read_json, small_job, whole
 from test_bad_input import refused
 from test_cuda import CPU, PLUGIN, SANITIZED, gpu, run
 from test_external import begin, borrow, lines
@@ -164,6 +164,29 @@ def test_links_of_one_relation(box, way):
 @cases("mlp", "hgt")
 def test_links_of_other_kinds(box, way):
     links_near(box, [gpu(0), gpu(1)], **LINKS[way])
+
+
+@whole
+def test_links_of_trainers_that_die(box):
+    """In a step, and in a cell of an evaluation: the bits are those of two GPUs that live."""
+    found = []
+    for point in "", "trainer_gradient:3", "trainer_infer:2":
+        job = typed_job(
+            box,
+            [CPU, gpu(0), gpu(1)],
+            dataset=tastes(box),
+            task={"kind": "link", "dim": 12},
+            evaluate={"every": 1, "fanout": "full"},
+            updates={"mode": "ordered", "batches_per_update": 4},
+            allocation={"samplers": 1, "trainers": 2, "switching": False},
+        )
+        job["output"] = f"runs/{point.split(':')[0]}"
+        result, report = run(box, job, SLUICE_SIMT_DEVICES="4", SLUICE_FAILPOINT=point)
+        result.ok()
+        assert bool(report["restarts"]) == bool(point), report["restarts"]
+        measures = [(e["val"], report["test"]) for e in report["epochs"]]
+        found.append((fingerprint(report), measures))
+    assert found[0] == found[1] == found[2], found
 
 
 @whole
