@@ -268,7 +268,6 @@ int sl_job_check_run(struct sl_job_check *r, bool absolute)
         SL_TRY(sl_rundir_check_file(r->report, "--report"));
     SL_TRY(open_dataset(r));
     int rc = sl_config_choose_items(&r->config, &r->dataset);
-    sl_config_settle_types(&r->config, &r->dataset);
     if (rc == SL_OK)
         rc = sl_config_find_relations(&r->config, &r->dataset.typed);
     if (rc == SL_OK)

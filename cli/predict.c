@@ -64,7 +64,8 @@ struct prediction {
     struct options o;
     bool embeds, csv;
     bool with_val_edges; // in the graph
-    bool says_nothing;   // a step of another command
+    bool says_nothing;   // a step of another command, which wants the rows of
+    enum sl_embed_end end;
     // Where the child puts the rows: --out, or a hidden file that loses its name once it is open.
     char rows_path[PATH_MAX];
     char run_path[SL_RUN_NAME_BYTES]; // of a run that was named otherwise
@@ -255,10 +256,12 @@ static int check_typed(const struct prediction *p)
                                  "type: leave --type out",
                                  command_name(p), o->run, kind)
                        : SL_OK;
-    if (p->says_nothing)
-        return sl_fail(SL_EUNSUPPORTED,
-                       "retrieve: run '%s' is of a graph of several types, whose embeddings are by "
-                       "type: take `sluice embed %s --type TYPE` for each of the two types",
+    if (p->says_nothing && !sl_config_is_links(&p->config))
+        return sl_fail(SL_EINVAL,
+                       "retrieve: run '%s' learned labels on a graph of several types, whose "
+                       "embeddings are by type, wanted a run of links: to look among vertices of "
+                       "one type take `sluice embed %s --type TYPE --out FILE.npy`, and `sluice "
+                       "retrieve FILE.npy`",
                        o->run, o->run);
     if (o->memory)
         return sl_fail(SL_EUNSUPPORTED,
@@ -346,6 +349,18 @@ static int choose_graph(struct prediction *p)
     return SL_OK;
 }
 
+// Of a step of another command: the type that the end of a link is of.
+static int choose_end(struct prediction *p)
+{
+    const struct sl_typed *t = &p->dataset.typed;
+    if (!p->says_nothing || t->n_types == 0)
+        return SL_OK;
+    SL_TRY(sl_config_choose_relation(&p->config, &p->dataset));
+    const struct sl_relation *r = sl_dataset_linked(&p->dataset);
+    p->o.type = t->type[p->end == SL_EMBED_SOURCES ? r->source : r->target].name;
+    return SL_OK;
+}
+
 static int open_job(struct prediction *p)
 {
     char beside[SL_CONFIG_PATH_BYTES];
@@ -362,6 +377,7 @@ static int open_job(struct prediction *p)
                               p->o.run);
     SL_TRY(rc);
     sl_config_choose_features(&p->config, &p->dataset);
+    SL_TRY(choose_end(p));
     SL_TRY(choose_graph(p));
     return find_learned(p);
 }
@@ -746,8 +762,18 @@ static void release(void *state)
     free(p->job);
 }
 
-int sl_embed_run(const char *run, const char *dataset, const char *out, bool quiet,
-                 struct sl_embedded *used)
+// What the rows are of, for the command that this is a step of.
+static void tell(const struct prediction *p, struct sl_embedded *used)
+{
+    const struct sl_relation *r = p->o.type ? sl_dataset_linked(&p->dataset) : NULL;
+    memcpy(used->dataset, p->dataset.path, sizeof p->dataset.path);
+    used->val_edges = p->with_val_edges;
+    used->linked = r ? p->dataset.typed.linked : SL_NO_RELATION;
+    used->joins_types = r && r->source != r->target;
+}
+
+int sl_embed_run(const char *run, const char *dataset, enum sl_embed_end end, const char *out,
+                 bool quiet, struct sl_embedded *used)
 {
     struct prediction *p = calloc(1, sizeof *p);
     if (!p)
@@ -758,9 +784,9 @@ int sl_embed_run(const char *run, const char *dataset, const char *out, bool qui
     p->o.out = out;
     p->o.quiet = quiet;
     p->says_nothing = true;
+    p->end = end;
     int rc = predict(p);
-    memcpy(used->dataset, p->dataset.path, sizeof p->dataset.path);
-    used->val_edges = p->with_val_edges;
+    tell(p, used);
     release(p);
     free(p);
     return rc;

@@ -40,12 +40,11 @@ struct request {
     bool exclude_known, names, force, quiet;
     int output;
 
-    char *embeddings;        // (owned) file of rows
-    struct sl_embedded used; // what a run's rows are of
-    struct sl_npy rows;
-    uint32_t *source, *target;   // owned
-    struct sl_dataset dataset;   // of --exclude-known, and whose sides there are
-    struct sl_wider_graph wider; // of --exclude-known where rows are of a graph with such edges
+    struct sl_embedded used;         // what a run's rows are of
+    struct sl_npy rows, source_rows; // the second where sources are of another type than targets
+    uint32_t *source, *target;       // owned
+    struct sl_dataset dataset;       // of --exclude-known, and whose sides and types there are
+    struct sl_wider_graph wider;     // of --exclude-known where rows are of a graph with such edges
     struct sl_names vertex_names;
     uint64_t n_targets; // that may be the answer of some source
     struct sl_retrieval retrieval;
@@ -88,26 +87,34 @@ static int check_places(const struct request *q)
     return q->scores_out ? check_place(q, q->scores_out, "--scores") : SL_OK;
 }
 
-// Of a run they are made first, in a file that has no name once it is open.
-static int open_embeddings(struct request *q)
+// Of a run, into a file that has no name once it is open.
+static int embed(struct request *q, enum sl_embed_end end, struct sl_npy *rows)
 {
     const char *slash = strrchr(q->out, '/');
     const int n_dir = slash ? (int)(slash - q->out) + 1 : 0;
-    const bool is_file = sl_text_ends_in(q->of, ".npy");
-    int n = is_file ? asprintf(&q->embeddings, "%s", q->of)
-                    : asprintf(&q->embeddings, "%.*s.%s.%ld.rows.npy", n_dir, q->out,
-                               q->out + n_dir, (long)getpid());
-    if (n < 0) {
-        q->embeddings = NULL;
+    char *file;
+    if (asprintf(&file, "%.*s.%s.%ld.rows.npy", n_dir, q->out, q->out + n_dir, (long)getpid()) < 0)
         return sl_fail(SL_ENOMEM, "retrieve: no memory for a path");
-    }
-    if (is_file)
-        return sl_npy_open(q->embeddings, &q->rows);
-    int rc = sl_embed_run(q->of, q->dataset_path, q->embeddings, is_quiet(q), &q->used);
+    int rc = sl_embed_run(q->of, q->dataset_path, end, file, is_quiet(q), &q->used);
     if (rc == SL_EXIT_OK)
-        rc = sl_npy_open(q->embeddings, &q->rows);
-    unlink(q->embeddings);
+        rc = sl_npy_open(file, rows);
+    unlink(file);
+    free(file);
     return rc;
+}
+
+static int open_embeddings(struct request *q)
+{
+    q->used.linked = SL_NO_RELATION;
+    if (sl_text_ends_in(q->of, ".npy"))
+        return sl_npy_open(q->of, &q->rows);
+    SL_TRY(embed(q, SL_EMBED_TARGETS, &q->rows));
+    if (!q->used.joins_types)
+        return SL_OK;
+    SL_TRY(embed(q, SL_EMBED_SOURCES, &q->source_rows));
+    q->retrieval.source_rows = q->source_rows.data;
+    q->retrieval.n_source_rows = q->source_rows.head.shape[0];
+    return SL_OK;
 }
 
 static int open_rows(struct request *q)
@@ -130,9 +137,25 @@ static int open_rows(struct request *q)
     return SL_OK;
 }
 
-static int read_ids(const struct request *q, const char *path, uint32_t **ids, uint64_t *n)
+// The type that an end of the relation is of; NULL: there is one.
+static const struct sl_vertex_type *type_of(const struct request *q, enum sl_embed_end end)
 {
-    SL_TRY(sl_id_list_read(path, q->retrieval.n, ids, n));
+    if (q->used.linked == SL_NO_RELATION)
+        return NULL;
+    const struct sl_relation *r = sl_dataset_linked(&q->dataset);
+    return &q->dataset.typed.type[end == SL_EMBED_SOURCES ? r->source : r->target];
+}
+
+static int read_ids(const struct request *q, const char *path, enum sl_embed_end end,
+                    uint32_t **ids, uint64_t *n)
+{
+    const struct sl_vertex_type *type = type_of(q, end);
+    const bool of_sources = end == SL_EMBED_SOURCES && q->source_rows.map;
+    const int rc =
+        sl_id_list_read(path, of_sources ? q->retrieval.n_source_rows : q->retrieval.n, ids, n);
+    if (rc < 0 && type)
+        return sl_fail_prefix(rc, "retrieve: numbers of vertices of type '%s'", type->name);
+    SL_TRY(rc);
     return *n ? SL_OK : sl_fail(SL_EFORMAT, "%s: is empty, wanted at least one vertex", path);
 }
 
@@ -147,7 +170,7 @@ static int read_targets(struct request *q)
     uint64_t n = 0, k = 0;
     if (!q->targets)
         return SL_OK;
-    SL_TRY(read_ids(q, q->targets, &q->target, &n));
+    SL_TRY(read_ids(q, q->targets, SL_EMBED_TARGETS, &q->target, &n));
     qsort(q->target, n, sizeof *q->target, ascending);
     for (uint64_t i = 0; i < n; i++)
         if (i == 0 || q->target[i] != q->target[i - 1])
@@ -176,14 +199,22 @@ static int know_val_edges(struct request *q)
     return rc;
 }
 
-// Whose edges are known, and of a graph of two sides which vertices may be answers.
 static int open_dataset(struct request *q)
 {
     const char *path = q->dataset_path ? q->dataset_path : q->used.dataset;
     if (!*path)
         return SL_OK;
-    SL_TRY(
-        sl_dataset_check_open(path, SL_NEED_TOPOLOGY, SL_CHECK_CACHED, is_quiet(q), &q->dataset));
+    SL_TRY(sl_dataset_check_open(path, SL_NEED_TOPOLOGY | SL_TAKES_TYPES, SL_CHECK_CACHED,
+                                 is_quiet(q), &q->dataset));
+    if (q->used.linked != SL_NO_RELATION) {
+        q->dataset.typed.linked = q->used.linked;
+        return SL_OK;
+    }
+    if (q->dataset.typed.n_types)
+        return sl_fail(SL_EUNSUPPORTED,
+                       "retrieve: --dataset %s has several types, wanted the run of links in place "
+                       "of %s, which says whose rows they are",
+                       path, q->of);
     if (q->dataset.n_nodes != q->retrieval.n)
         return sl_fail(SL_EINVAL,
                        "retrieve: --dataset %s has %" PRIu64 " vertices, and %s %" PRIu64
@@ -191,6 +222,11 @@ static int open_dataset(struct request *q)
                        path, q->dataset.n_nodes, q->of, q->retrieval.n);
     if (q->dataset.first_side < q->retrieval.n && !q->targets)
         q->retrieval.first_side = q->dataset.first_side;
+    return SL_OK;
+}
+
+static int know_edges(struct request *q)
+{
     if (!q->exclude_known)
         return SL_OK;
     q->retrieval.known = &q->dataset;
@@ -203,7 +239,7 @@ static int open_names(struct request *q)
     const char *path = q->dataset_path ? q->dataset_path : q->used.dataset;
     if (!q->names)
         return SL_OK;
-    int rc = sl_names_open(path, SL_NAMES_VERTEX, q->retrieval.n, &q->vertex_names);
+    int rc = sl_names_open(path, SL_NAMES_VERTEX, q->dataset.n_nodes, &q->vertex_names);
     if (rc != SL_ENOENT)
         return rc;
     return sl_fail(SL_ENOENT,
@@ -220,10 +256,11 @@ static int open_all(struct request *q)
                        q->exclude_known ? "exclude-known" : "names", q->of,
                        q->exclude_known ? "edges are known" : "names they are");
     SL_TRY(open_rows(q));
-    SL_TRY(read_ids(q, q->sources, &q->source, &q->retrieval.n_sources));
+    SL_TRY(open_dataset(q));
+    SL_TRY(read_ids(q, q->sources, SL_EMBED_SOURCES, &q->source, &q->retrieval.n_sources));
     q->retrieval.sources = q->source;
     SL_TRY(read_targets(q));
-    SL_TRY(open_dataset(q));
+    SL_TRY(know_edges(q));
     SL_TRY(open_names(q));
     q->n_targets = sl_retrieval_range(&q->retrieval, q->source, q->retrieval.n_sources).n;
     const uint64_t cells = q->retrieval.n_sources * q->k;
@@ -252,15 +289,16 @@ static int write_npy(const struct request *q, const char *path, enum sl_dtype dt
     return sl_npy_writer_close(&w, rc);
 }
 
-static int write_vertex(const struct request *q, uint32_t vertex, FILE *out)
+static int write_vertex(const struct request *q, enum sl_embed_end end, uint32_t vertex, FILE *out)
 {
+    const struct sl_vertex_type *type = type_of(q, end);
     const char *name;
     size_t n;
     if (!q->names) {
         fprintf(out, "%" PRIu32, vertex);
         return SL_OK;
     }
-    SL_TRY(sl_names_get(&q->vertex_names, vertex, &name, &n));
+    SL_TRY(sl_names_get(&q->vertex_names, vertex + (type ? type->first : 0), &name, &n));
     sl_prediction_csv_field(name, n, out);
     return SL_OK;
 }
@@ -273,9 +311,9 @@ static int write_lines(const struct request *q, FILE *out)
             SL_TRY(sl_interrupt_check());
         if (q->ids[i] == SL_RETRIEVE_NONE)
             continue;
-        SL_TRY(write_vertex(q, q->source[i / q->k], out));
+        SL_TRY(write_vertex(q, SL_EMBED_SOURCES, q->source[i / q->k], out));
         fprintf(out, ",%" PRIu64 ",", i % q->k + 1);
-        SL_TRY(write_vertex(q, q->ids[i], out));
+        SL_TRY(write_vertex(q, SL_EMBED_TARGETS, q->ids[i], out));
         fprintf(out, ",%.9g\n", (double)q->scores[i]);
     }
     return SL_OK;
@@ -308,6 +346,7 @@ static int print(const struct request *q)
     char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES], c[SL_UNITS_BYTES];
     const struct sl_retrieval *r = &q->retrieval;
     const double products = (double)r->n_sources * (double)q->n_targets;
+    const bool typed = q->used.linked != SL_NO_RELATION;
     if (q->output == SL_OUTPUT_JSON) {
         cJSON *o = cJSON_CreateObject();
         cJSON_AddStringToObject(o, "schema", "sluice.retrieve/1");
@@ -315,18 +354,22 @@ static int print(const struct request *q)
         cJSON_AddNumberToObject(o, "sources", (double)r->n_sources);
         cJSON_AddNumberToObject(o, "targets", (double)q->n_targets);
         cJSON_AddBoolToObject(o, "other_side", r->first_side > 0);
+        if (typed)
+            cJSON_AddStringToObject(o, "relation",
+                                    sl_relation_text(&q->dataset.typed, q->used.linked).text);
         cJSON_AddNumberToObject(o, "k", (double)q->k);
         cJSON_AddStringToObject(o, "by", measures[q->by]);
         cJSON_AddNumberToObject(o, "seconds", q->seconds);
         return sl_output_json_line(o, "the answers");
     }
     if (!q->quiet)
-        printf("%s: the best %s of %s targets%s for %s, by %s, in %s (%s products of %" PRIu32
+        printf("%s: the best %s of %s targets%s for %s%s%s, by %s, in %s (%s products of %" PRIu32
                " numbers a second)\n",
                q->out, sl_units_grouped(a, SL_MIN((uint64_t)q->k, q->n_targets)),
                sl_units_grouped(b, q->n_targets), r->first_side ? ", those of the other side," : "",
-               SL_PLURAL((double)r->n_sources, "source"), measures[q->by],
-               sl_units_seconds(c, q->seconds),
+               SL_PLURAL((double)r->n_sources, "source"), typed ? " of " : "",
+               typed ? sl_relation_text(&q->dataset.typed, q->used.linked).text : "",
+               measures[q->by], sl_units_seconds(c, q->seconds),
                sl_units_count((char[SL_UNITS_BYTES]){0}, products / q->seconds), r->dim);
     return SL_EXIT_OK;
 }
@@ -364,10 +407,10 @@ static void release(void *state)
 {
     struct request *q = state;
     sl_npy_close(&q->rows);
+    sl_npy_close(&q->source_rows);
     sl_wider_graph_close(&q->wider);
     sl_dataset_close(&q->dataset);
     sl_names_close(&q->vertex_names);
-    free(q->embeddings);
     free(q->source);
     free(q->target);
     free(q->ids);
@@ -378,7 +421,8 @@ static void release(void *state)
 // clang-format off
 static const struct sl_option options[] = {
     {.name = "sources", AT(TEXT, sources), .placeholder = "IDS.npy", .required = true,
-     .help = "vertices that targets are looked for, in this order (int32 or int64)"},
+     .help = "vertices that targets are looked for, in this order (int32 or int64); of a run on a "
+             "graph of several types their numbers within the relation's source type"},
     {.name = "k", AT(UINT, k), .placeholder = "N", .min = 1, .max = K_MAX,
      .help = "targets for each"},
     {.name = "out", AT(TEXT, out), .placeholder = "FILE", .required = true,
@@ -391,7 +435,8 @@ static const struct sl_option options[] = {
      .help = "dot: the product of both rows; cosine: of both at length 1"},
     {.name = "targets", AT(TEXT, targets), .placeholder = "IDS.npy",
      .help = "only these are answers; else all, or where the data set has two sides, such as users "
-             "and items, those of the other side than the source's"},
+             "and items, those of the other side than the source's; of several types numbers "
+             "within the relation's target type"},
     {.name = "exclude-known", AT(FLAG, exclude_known),
      .help = "no answers to which an edge of the data set leads from the source, validation edges "
              "among them where RUN is applied to a graph that has them"},
@@ -417,7 +462,8 @@ const struct sl_command sl_command_retrieve = {
              "RUN gives, or the rows of a file (float32, a row for each vertex), such as `sluice "
              "embed` writes. Of equal scores the lower id is first; no vertex is its own answer. "
              "In a graph of users and items users get items and items users, unless --targets says "
-             "otherwise.",
+             "otherwise. Of a graph of several types, a run of links finds targets of the relation "
+             "that it learned.",
     .example = "sluice retrieve runs/products --sources ids.npy --k 20 --exclude-known "
                "--out top.csv\n"
                "sluice embed runs/products --out hidden.npy\n"

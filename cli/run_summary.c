@@ -408,6 +408,8 @@ static void print_pairs(FILE *out, const struct sl_read_report *r)
     fprintf(out, "links       decoder %s, loss %s: %s positives and %s %s negatives a second\n",
             sl_json_string(c, "task.decoder"), sl_json_string(c, "task.loss"), positives, negatives,
             sl_json_string(c, "task.negatives"));
+    if (*r->of.pair_relation)
+        fprintf(out, "            of %s, as all that is said of pairs\n", r->of.pair_relation);
     if (hard[0] + hard[1] > 0)
         fprintf(out, "            %s of the negatives are hard, %s others stand for missing ones\n",
                 sl_units_grouped(positives, (uint64_t)hard[0]),

@@ -146,6 +146,8 @@ static void print_result(const struct sl_stats *s, FILE *out)
                 s->metric.epoch + 1);
     else if (*s->metric.name)
         fprintf(out, ", %s unknown", s->metric.title);
+    if (*s->metric.relation)
+        fprintf(out, " of %s", s->metric.relation);
     if (isfinite(s->best.value))
         fprintf(out, ", the best %.4f after epoch %.0f", s->best.value, s->best.epoch + 1);
     fputc('\n', out);

@@ -429,10 +429,6 @@ bool sl_model_is_typed(enum sl_model_kind kind);
 struct sl_dataset;
 int sl_config_check_types(const struct sl_config *c, const struct sl_dataset *ds);
 
-// What a full evaluation is where GPUs train on a graph of several types: layers over all vertices
-// are for cores, so mini-batches of the evaluated ones with all their neighbours.
-void sl_config_settle_types(struct sl_config *c, const struct sl_dataset *ds);
-
 /*
  * Looks the names of both keys up in the data set's relations. SL_EINVAL with a message that begins
  * with the key: a name that no relation has, or several; a relation that two names mean, or none;

@@ -161,6 +161,12 @@ int sl_config_choose_relation(const struct sl_config *c, struct sl_dataset *ds)
             "\"%s\": take it out, or move train_edges.npy and so on away",
             sl_relation_text(t, asked).text, ds->path, sl_relation_text(t, t->linked).text);
     t->linked = asked;
+    if (c->task.hard.kind != SL_HARD_NONE && sl_typed_reverse(t, asked) == SL_NO_RELATION)
+        return sl_fail(SL_EINVAL,
+                       "task.hard.kind: found \"walks\" with data set '%s', where nothing says "
+                       "which relation has the reverse of \"%s\", by which walks come back: say so "
+                       "by \"reverse_of\" in metadata.json, or take it out",
+                       ds->path, sl_relation_text(t, asked).text);
     if (c->task.exclude == SL_EXCLUDE_REVERSE && sl_typed_reverse(t, asked) == SL_NO_RELATION)
         return sl_fail(SL_EINVAL,
                        "task.exclude: found \"reverse\" with data set '%s', where nothing says "

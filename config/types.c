@@ -20,8 +20,6 @@ static const struct rule {
 } rules[] = {
     {"features.kind", "file or both",
      "take \"both\": types that have no features then have learned rows"},
-    {"task.hard.kind", "none", "take it out: walks go by edges of one relation"},
-    {"evaluate.val_edges_as_input", "false", "take it out"},
     {"sampler.subgraph", "directional", "take it out"},
     {"order.kind", "shuffled or listed or parts", "take \"shuffled\""},
     {"updates.exchange", "board", "take it out: models by type add gradients up on the board"},
@@ -139,14 +137,13 @@ static int check_plain(const struct sl_config *c, const struct sl_dataset *ds)
 static int check_devices(const struct sl_config *c, const struct sl_dataset *ds)
 {
     const bool others = sl_config_is_external(c) && ds->typed.listed != 0;
-    for (uint32_t d = 0; (sl_config_is_links(c) || others) && d < c->n_devices; d++)
+    for (uint32_t d = 0; others && d < c->n_devices; d++)
         if (c->devices[d].kind == SL_DEVICE_CUDA)
             return sl_fail(SL_EUNSUPPORTED,
                            "devices: found a GPU for devices[%u] with data set '%s', whose graph "
-                           "has several types, and %s, wanted \"cpu\": set it to that",
-                           d, ds->path,
-                           sl_config_is_links(c) ? "task.kind \"link\""
-                                                 : "whose lists are not of the first of them");
+                           "has several types, and whose lists are not of the first of them, "
+                           "wanted \"cpu\": set it to that",
+                           d, ds->path);
     for (uint32_t d = 0; d < c->n_devices; d++)
         if (c->devices[d].kind == SL_DEVICE_CUDA && sl_features_kinds[c->store.features].reads)
             return sl_fail(SL_EUNSUPPORTED,
@@ -169,16 +166,6 @@ int sl_config_check_types(const struct sl_config *c, const struct sl_dataset *ds
         return check_plain(c, ds);
     SL_TRY(check_learned(c, ds));
     return check_devices(c, ds);
-}
-
-void sl_config_settle_types(struct sl_config *c, const struct sl_dataset *ds)
-{
-    if (ds->typed.n_types == 0 || !c->evaluate.full || !sl_config_trains_on(c, SL_DEVICE_CUDA))
-        return;
-    c->evaluate.full = false;
-    c->evaluate.n_fanout = c->model.layers;
-    for (uint32_t l = 0; l < c->model.layers; l++)
-        c->evaluate.fanout[l] = -1;
 }
 
 bool sl_config_evaluates_all(const struct sl_config *c)

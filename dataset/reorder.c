@@ -270,8 +270,9 @@ static int write_vertices(struct pass *r)
     return SL_OK;
 }
 
+// `first`: the vertex that ids in the file are counted from.
 static int write_ids(struct pass *r, const char *name, uint64_t n, const uint32_t *ids,
-                     const uint32_t *through)
+                     const uint32_t *through, uint32_t first)
 {
     struct sl_npy_writer *w;
     void *data;
@@ -279,12 +280,14 @@ static int write_ids(struct pass *r, const char *name, uint64_t n, const uint32_
     SL_TRY(create(r, name, wide ? SL_DTYPE_U32 : SL_DTYPE_I32, 1, &n, &w, &data));
     uint32_t *to = data;
     for (uint64_t i = 0; i < n; i++)
-        to[i] = through ? through[ids[i]] : ids[i];
+        to[i] = (through ? through[ids[i]] : ids[i]) - first;
     return sl_npy_writer_close(&w, SL_OK);
 }
 
-// Rows of ids as the data set has them, by their new numbers.
-static int write_rows_of_ids(struct pass *r, enum sl_dataset_file f, const uint32_t *ids)
+// Rows of ids as the data set has them, by their new numbers, which are counted from the first
+// vertex that even and odd ones may be.
+static int write_rows_of_ids(struct pass *r, enum sl_dataset_file f, const uint32_t *ids,
+                             uint32_t even, uint32_t odd)
 {
     struct sl_npy_writer *w;
     const struct sl_npy *npy = &r->ds.files->npy[f];
@@ -294,7 +297,7 @@ static int write_rows_of_ids(struct pass *r, enum sl_dataset_file f, const uint3
     SL_TRY(create(r, sl_dataset_file_name(f), SL_DTYPE_U32, 2, npy->head.shape, &w, &data));
     uint32_t *to = data;
     for (uint64_t i = 0; i < npy->n_elems; i++)
-        to[i] = r->rank[ids[i]];
+        to[i] = r->rank[ids[i]] - (i % 2 ? odd : even);
     return sl_npy_writer_close(&w, SL_OK);
 }
 
@@ -305,9 +308,16 @@ static int write_pairs(struct pass *r, int s)
     const enum sl_dataset_file weight = (enum sl_dataset_file)(SL_FILE_TRAIN_EDGE_WEIGHT + s);
     const struct sl_pair_list *list = &r->ds.edges[s];
     const uint32_t *negatives = r->ds.negatives[s].ids;
-    SL_TRY(write_rows_of_ids(r, (enum sl_dataset_file)(SL_FILE_TRAIN_EDGES + s), list->ids));
-    SL_TRY(write_rows_of_ids(r, (enum sl_dataset_file)(SL_FILE_TRAIN_NEG + s), negatives));
-    SL_TRY(write_rows_of_ids(r, (enum sl_dataset_file)(SL_FILE_TRAIN_NEG_TARGET + s), negatives));
+    const struct sl_typed *t = &r->ds.typed;
+    const struct sl_relation *of = sl_dataset_linked(&r->ds);
+    const uint32_t source = of ? (uint32_t)t->type[of->source].first : 0;
+    const uint32_t target = of ? (uint32_t)t->type[of->target].first : 0;
+    SL_TRY(write_rows_of_ids(r, (enum sl_dataset_file)(SL_FILE_TRAIN_EDGES + s), list->ids, source,
+                             target));
+    SL_TRY(write_rows_of_ids(r, (enum sl_dataset_file)(SL_FILE_TRAIN_NEG + s), negatives, source,
+                             target));
+    SL_TRY(write_rows_of_ids(r, (enum sl_dataset_file)(SL_FILE_TRAIN_NEG_TARGET + s), negatives,
+                             target, target));
     if (!list->weight)
         return SL_OK;
     struct sl_npy_writer *w;
@@ -318,13 +328,15 @@ static int write_pairs(struct pass *r, int s)
 
 static int write_lists(struct pass *r)
 {
-    for (int s = 0; s < SL_SPLIT_COUNT; s++)
+    const struct sl_typed *t = &r->ds.typed;
+    const uint32_t listed = t->n_types ? (uint32_t)t->type[t->listed].first : 0;
+    for (int s = 0; s < SL_SPLIT_COUNT && (!t->n_types || t->linked != SL_NO_RELATION); s++)
         SL_TRY(write_pairs(r, s));
     for (int s = 0; s < SL_SPLIT_COUNT; s++)
         if (r->ds.split[s].ids)
             SL_TRY(write_ids(r, sl_dataset_file_name((enum sl_dataset_file)(SL_FILE_TRAIN + s)),
-                             r->ds.split[s].n, r->ds.split[s].ids, r->rank));
-    return write_ids(r, "vertex_map.npy", r->ds.n_nodes, r->order, r->ds.vertex_map);
+                             r->ds.split[s].n, r->ds.split[s].ids, r->rank, listed));
+    return write_ids(r, "vertex_map.npy", r->ds.n_nodes, r->order, r->ds.vertex_map, 0);
 }
 
 // Whether a file of the source has a place in what was written.

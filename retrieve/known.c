@@ -29,21 +29,41 @@ static int append(struct sl_known *k, uint64_t edge)
     return SL_OK;
 }
 
-// The id that people know a vertex by.
-static uint32_t name_of(const struct sl_dataset *ds, uint64_t v)
+// Edges that are known: the lists where they stand, and the vertices that their ends may be.
+struct part {
+    uint64_t first_row;
+    uint64_t first_target, n_targets; // a list for each
+    uint64_t first_source, n_sources;
+};
+
+static struct part part_of(const struct sl_dataset *ds)
 {
-    return ds->vertex_map ? ds->vertex_map[v] : (uint32_t)v;
+    const struct sl_relation *r = sl_dataset_linked(ds);
+    if (!r)
+        return (struct part){.n_targets = ds->n_nodes, .n_sources = ds->n_nodes};
+    const struct sl_vertex_type *source = &ds->typed.type[r->source],
+                                *target = &ds->typed.type[r->target];
+    return (struct part){r->first_row, target->first, target->n, source->first, source->n};
+}
+
+// The number, from vertex `first` on, that people know a vertex by.
+static uint32_t name_of(const struct sl_dataset *ds, uint64_t v, uint64_t first)
+{
+    return (uint32_t)((ds->vertex_map ? ds->vertex_map[v] : v) - first);
 }
 
 static int find(struct sl_known *k, const struct sl_dataset *ds, const uint64_t *wanted)
 {
-    for (uint64_t v = 0; v < ds->n_nodes; v++) {
-        if (v % VERTICES_PER_LOOK == 0)
+    const struct part p = part_of(ds);
+    for (uint64_t i = 0; i < p.n_targets; i++) {
+        const uint64_t *list = &ds->indptr[p.first_row + i];
+        if (i % VERTICES_PER_LOOK == 0)
             SL_TRY(sl_interrupt_check());
-        for (uint64_t e = ds->indptr[v]; e < ds->indptr[v + 1]; e++) {
-            const uint32_t u = name_of(ds, sl_dataset_source(ds, e));
+        for (uint64_t e = list[0]; e < list[1]; e++) {
+            const uint32_t u = name_of(ds, sl_dataset_source(ds, e), p.first_source);
             if (wanted[u / 64] >> (u & 63) & 1)
-                SL_TRY(append(k, (uint64_t)u << 32 | name_of(ds, v)));
+                SL_TRY(
+                    append(k, (uint64_t)u << 32 | name_of(ds, p.first_target + i, p.first_target)));
         }
     }
     return SL_OK;
@@ -52,7 +72,7 @@ static int find(struct sl_known *k, const struct sl_dataset *ds, const uint64_t 
 int sl_known_find(struct sl_known *k, const struct sl_dataset *ds, const uint32_t *vertices,
                   uint64_t n)
 {
-    uint64_t *wanted = calloc(ds->n_nodes / 64 + 1, sizeof *wanted);
+    uint64_t *wanted = calloc(part_of(ds).n_sources / 64 + 1, sizeof *wanted);
     if (!wanted)
         return sl_fail(SL_ENOMEM, "no memory for a bit a vertex");
     for (uint64_t i = 0; i < n; i++)

@@ -124,7 +124,8 @@ struct sl_retrieval_range sl_retrieval_range(const struct sl_retrieval *r, const
 static bool may_answer(const struct work *w, uint32_t source, uint32_t target)
 {
     const uint64_t first = w->r->targets ? 0 : w->r->first_side;
-    return target != source && !(first && (target < first) == (source < first)) &&
+    const bool is_self = target == source && !w->r->source_rows;
+    return !is_self && !(first && (target < first) == (source < first)) &&
            !sl_known_has(&w->known, source, target);
 }
 
@@ -234,10 +235,12 @@ static int better_first(const void *x, const void *y)
 static int make_queries(struct work *w)
 {
     const struct sl_retrieval *r = w->r;
+    const float *rows = r->source_rows ? r->source_rows : r->rows;
     for (uint64_t i = 0; i < w->n_sources; i++) {
-        const float *row = r->rows + (uint64_t)w->sources[i] * r->dim, scale = scale_of(r, row);
+        const float *row = rows + (uint64_t)w->sources[i] * r->dim, scale = scale_of(r, row);
         if (isnan(scale))
-            return sl_fail(SL_EFORMAT, "row %u is not finite, wanted numbers", w->sources[i]);
+            return sl_fail(SL_EFORMAT, "row %u%s is not finite, wanted numbers", w->sources[i],
+                           r->source_rows ? " of the sources' type" : "");
         for (uint32_t j = 0; j < r->dim; j++)
             w->queries[i * r->dim + j] = scale * row[j];
     }

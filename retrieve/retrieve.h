@@ -20,10 +20,13 @@ struct sl_dataset;
 #define SL_RETRIEVE_NONE UINT32_MAX // a place behind the last target
 
 struct sl_retrieval {
-    const float *rows; // (n, dim)
+    const float *rows; // (n, dim) of targets
     uint64_t n;        // below 2^32 - 1
     uint32_t dim;
-    const uint32_t *sources; // (n_sources) below n
+    // (n_source_rows, dim) of sources where these are of another type than targets are; NULL: rows.
+    const float *source_rows;
+    uint64_t n_source_rows;
+    const uint32_t *sources; // (n_sources) rows of theirs
     uint64_t n_sources;
     const uint32_t *targets; // (n_targets) below n, ascending, each once; NULL: all rows
     uint64_t n_targets;
@@ -47,8 +50,8 @@ struct sl_retrieval_range sl_retrieval_range(const struct sl_retrieval *r, const
 
 /*
  * ids, scores (n_sources, k): best first; SL_RETRIEVE_NONE and NaN where there are fewer. A source
- * is no answer to itself. SL_EFORMAT where a row is not finite (the message says which), SL_ENOMEM,
- * SL_EABORTED.
+ * is no answer to itself. SL_EFORMAT where a row is not finite (the message says which; of a source
+ * of another type that it is one), SL_ENOMEM, SL_EABORTED.
  */
 int sl_retrieve(const struct sl_retrieval *r, uint32_t *ids, float *scores);
 

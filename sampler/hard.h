@@ -12,6 +12,10 @@
  * may be a target of the source (pairs.h) have the ranks 1, 2, ..; its n candidates are those of
  * the ranks task.hard.first_rank to last_rank.
  *
+ * In a graph of several types walks go by turns: from a source by the edges of the relation that
+ * has the reverses of the linked one, so to a target of it; from there by the linked one, and so
+ * on. So they are those of a graph that has the edges of both.
+ *
  * The hard negative with the number q is drawn in tries t = 0 .. SL_HARD_TRIES - 1, of which each
  * has the first word of the Philox block with the counter
  *
@@ -29,10 +33,19 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "common/base/philox.h"
+#include "common/data/link_items.h"
 #include "config/config.h"
 #include "kernels/kernels.h"
 
 enum { SL_HARD_ROWS = 64, SL_HARD_TRIES = 16 };
+
+// Of a walk by turns.
+struct sl_hard_path {
+    uint32_t at, turn; // the vertex it stands on, and whose lists come next
+    uint64_t position; // of the id to move to
+    struct sl_rng_block move, back;
+};
 
 // One for a thread.
 struct sl_hard {
@@ -42,6 +55,13 @@ struct sl_hard {
     uint32_t paths, length;
     float restart;
     struct sl_topology_view topology;
+    // In a graph of several types, else NULL: (paths), what they met, and where lists are: in turn
+    // i vertex v has row v + shift[i] (numbers wrap).
+    struct sl_hard_path *path;
+    uint32_t *met; // (paths, length)
+    uint64_t shift[2];
+    struct sl_targets targets;
+    const struct sl_dataset *ds;
     struct sl_idmap *map;   // of a group
     uint32_t *nodes;        // (SL_HARD_ROWS * (1 + steps))
     uint32_t *indptr;       // (SL_HARD_ROWS + 1)

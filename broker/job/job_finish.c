@@ -284,6 +284,8 @@ static int write_report(struct sl_job *job, const char *sha256)
 {
     struct sl_report_seat seats[2 * SL_CONFIG_MAX_DEVICES];
     char path[4200], digest[33], reason[160], topology[17];
+    struct sl_relation_text relation;
+    const bool links = sl_config_is_links(&job->config);
     const struct sl_phases *p = &job->phases;
     const struct sl_epoch_order order = sl_phases_order(p);
     struct sl_report_outcome outcome = {
@@ -307,6 +309,8 @@ static int write_report(struct sl_job *job, const char *sha256)
                    .samples_digest = sl_phases_digest(p, digest) ? digest : NULL,
                    .embedding_sha256 = *job->rows_sha256 ? job->rows_sha256 : NULL,
                    .topology_digest = name_topology(job, topology, sizeof topology),
+                   .pair_relation =
+                       links ? sl_typed_linked_text(&job->dataset.typed, &relation) : NULL,
                    .start_seconds = (double)(job->running_ns - job->start_ns) * 1e-9,
                    .first_update_seconds = p->first_update_ns
                                                ? (double)(p->first_update_ns - job->start_ns) * 1e-9

@@ -267,7 +267,6 @@ static int configure_workers(struct sl_job *job)
     struct sl_config *c = &job->config;
     const bool automatic = c->store.features == SL_FEATURES_AUTO;
     const uint64_t available = sl_device_memory_available();
-    sl_config_settle_types(c, &job->dataset);
     sl_capacity_settle_store(c, &job->dataset, available);
     if (sl_store_is_open(c))
         sl_access_forecast_now(&job->foresight, c, &job->dataset);

@@ -42,10 +42,11 @@ function tiles(list) {
   });
 }
 // What was asked for, of the resolved job.
-function factsOf({model: m, sampler: s, optimizer: o, updates: u, task: t}) {
+function factsOf({model: m, sampler: s, optimizer: o, updates: u, task: t}, relation) {
   const links = t?.kind === "link";
   return [
     links && `links: ${t.decoder}, ${t.loss}, ${t.per_positive} ${t.negatives} a positive`,
+    relation && `pairs of ${relation}`,
     m &&
         [m.kind, known(m.layers) && `${m.layers} layers of ${m.hidden}`].filter(Boolean).join(", "),
     s && [s.kind, (s.fanout || []).map((n) => (n < 0 ? "all" : n)).join(", ")].join(" ").trim(),
@@ -66,7 +67,8 @@ function drawHead() {
       used.length                          ? plural(used.length, "device") :
                                              "";
   set($("facts"), [
-    about.id && `job ${about.id}`, ...factsOf(about.config || {}),
+    about.id && `job ${about.id}`,
+    ...factsOf(about.config || {}, s.metric?.relation || report.pair_relation),
     known(report.num_params) && `${report.num_params.toLocaleString("en")} parameters`,
     about.config?.dataset?.split("/").pop(), devices, about.output
   ].filter(Boolean).join("  ·  "));

@@ -614,7 +614,13 @@ static void find_bottleneck(const struct facts *f, const struct roles *r, struct
 
 // --- the line ------------------------------------------------------------------------------------
 
-static void find_where(const struct facts *f, struct sl_stats *s, char title[SL_MEASURE_TITLE])
+// Texts that the line borrows.
+struct texts {
+    char sentence[SL_LIVE_SENTENCE_BYTES], title[SL_MEASURE_TITLE];
+    struct sl_relation_text relation;
+};
+
+static void find_where(const struct facts *f, struct sl_stats *s, struct texts *texts)
 {
     const struct sl_job_view *job = f->job;
     const struct sl_phases *p = job->phases;
@@ -637,7 +643,10 @@ static void find_where(const struct facts *f, struct sl_stats *s, char title[SL_
     s->loss = f->l->loss;
     if (f->l->has_metric) {
         s->metric.name = sl_measure_key(p->measure);
-        s->metric.title = sl_measure_title(p->measure, job->config->evaluate.k, title);
+        s->metric.title = sl_measure_title(p->measure, job->config->evaluate.k, texts->title);
+        if (sl_config_is_links(job->config))
+            s->metric.relation =
+                sl_typed_linked_text(&job->split->dataset->typed, &texts->relation);
         s->metric.value = f->l->metric;
         s->metric.epoch = f->l->metric_epoch;
     }
@@ -844,17 +853,17 @@ void sl_live_write(const struct sl_live *live, struct sl_json_writer *w)
 {
     const struct facts f = find_facts(live);
     const struct roles roles = find_roles(&f);
-    char sentence[SL_LIVE_SENTENCE_BYTES], title[SL_MEASURE_TITLE];
+    struct texts texts;
     struct sl_stats s;
     sl_fields_clear(&sl_stats_fields, &s);
-    find_where(&f, &s, title);
+    find_where(&f, &s, &texts);
     find_split(&f, &roles, &s);
     find_stages(&f, &roles, s.stages);
     find_rates(&f, &s);
     find_queue(&f, &s);
     find_cache(&f, &s);
     find_updates(&f, &s);
-    find_bottleneck(&f, &roles, &s, sentence);
+    find_bottleneck(&f, &roles, &s, texts.sentence);
     find_totals(&f, &s);
     find_memory(&f, &s);
     sl_json_open_object(w, NULL);

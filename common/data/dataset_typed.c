@@ -117,6 +117,14 @@ struct sl_relation_text sl_relation_text(const struct sl_typed *t, uint32_t rela
     return out;
 }
 
+const char *sl_typed_linked_text(const struct sl_typed *t, struct sl_relation_text *to)
+{
+    if (t->n_types == 0 || t->linked == SL_NO_RELATION)
+        return NULL;
+    *to = sl_relation_text(t, t->linked);
+    return to->text;
+}
+
 struct sl_row_text sl_dataset_row_text(const struct sl_dataset *ds, uint64_t row)
 {
     struct sl_row_text out = {""};

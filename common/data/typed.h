@@ -139,6 +139,8 @@ struct sl_relation_text {
     char text[3 * SL_TYPE_NAME_BYTES + 8];
 };
 struct sl_relation_text sl_relation_text(const struct sl_typed *t, uint32_t relation);
+// The linked relation's, in `to`; NULL: there is none.
+const char *sl_typed_linked_text(const struct sl_typed *t, struct sl_relation_text *to);
 
 // The relation `name` from type `source` to type `target`, or SL_NO_RELATION.
 uint32_t sl_typed_find_relation(const struct sl_typed *t, uint32_t source, const char *name,

@@ -11,6 +11,9 @@
  * that is there already, or twice in the list, is not added again. The reverses are added too where
  * each edge of the graph has its own. Edges of weight 0 that are hidden (weightless.h) are left out
  * for good.
+ *
+ * Of a graph of several types "list" above is a row of a relation: edges are added to the linked
+ * relation (sl_dataset_linked()), and reverses to the one that has the reverses of it.
  */
 #ifndef SL_DATA_WIDER_GRAPH_H
 #define SL_DATA_WIDER_GRAPH_H
@@ -24,6 +27,7 @@ struct sl_wider_graph {
     struct sl_dataset dataset; // what it was made of but for its edges; not to be closed
     void *map;                 // NULL: none
     uint64_t bytes;
+    struct sl_relation *relation; // of the dataset, where there are several; owned
 };
 
 // What was made.
@@ -35,12 +39,13 @@ struct sl_wider_found {
 
 /*
  * Whether each edge of the graph has its reverse, found by sums over all edges: a graph for which
- * that is not so passes by a chance of 2^-64. SL_ENOMEM.
+ * that is not so passes by a chance of 2^-64. Of a graph of several types it is asked of the linked
+ * relation, where the data set may say so ("reverse_of"). SL_ENOMEM.
  */
 int sl_graph_is_both_ways(const struct sl_dataset *ds, int threads, bool *both_ways);
-// The part of vertices begin to end - 1: adds up numbers of their edges, each pair of vertices
+// The part of lists begin to end - 1: adds up numbers of their edges, each pair of vertices
 // once, and of the reverses of these. Each edge has one where both sums are equal over all
-// vertices. list: room for the longest list of neighbours.
+// lists. list: room for the longest one.
 void sl_graph_add_directions(const struct sl_dataset *ds, uint64_t begin, uint64_t end,
                              uint32_t *list, uint64_t sums[2]);
 

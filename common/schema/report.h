@@ -63,6 +63,7 @@
     END(stopped_early) \
     X(, REAL, test_seconds) X(, TEXT, params_sha256) X(, NOTE, samples_digest) \
     X(, NOTE, embedding_sha256) X(, NOTE, topology_digest) /* of learned rows, and their graph */ \
+    X(, NOTE, pair_relation) /* of links: what was learned, and judged, of a typed graph */ \
     X(, REAL, start_seconds) X(, REAL, first_update_seconds) X(, REAL, wall_seconds) \
     X(, REAL, total_seconds) X(, REAL, paused_seconds) X(, WHOLE, peak_memory) \
     X(, WHOLE, peak_held) X(, TREE, processes) \

@@ -40,6 +40,7 @@
     BEGIN() NULLABLE(metric) \
     X(metric., TEXT, name, SL_JSON) X(metric., TEXT, title, SL_JSON) \
     X(metric., REAL, value, SL_JSON) X(metric., WHOLE, epoch, SL_JSON) \
+    X(metric., NOTE, relation, SL_JSON) /* of links of a typed graph: whose metric it is */ \
     END(metric) \
     BEGIN() NULLABLE(best) \
     X(best., REAL, value, SL_JSON) X(best., WHOLE, epoch, SL_JSON) \

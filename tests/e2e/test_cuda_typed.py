@@ -3,18 +3,30 @@ models learn what they learn there."""
 
 import os
 
-from harness import Skip, accuracies, cases, small_job, whole
+import numpy as np
+
+from tensors import read_tensors
+
+from harness import Skip, accuracies, cases, fingerprint, read_json, small_job, whole
 from test_bad_input import refused
 from test_cuda import CPU, PLUGIN, SANITIZED, gpu, run
+from test_external import begin, borrow, lines
 from test_typed_edges import papers as papers_of_edges
 from test_typed_jobs import METAPATHS, papers
+from test_typed_links import tastes
 from test_typed_store import wide
 
 NOT_UNDER = {"address": SANITIZED}
 
-def typed_job(box, devices, **changes):
+
+
+def need_plugin():
     if not os.path.exists(PLUGIN):
         raise Skip(f"{PLUGIN} is not there: make tests builds it")
+
+
+def typed_job(box, devices, **changes):
+    need_plugin()
     return small_job(
         papers(box, n=400),
         **{
@@ -127,6 +139,28 @@ def test_gpus_share_rows_of_several_widths(box, placement):
     assert ({(2, "3"), (3, "2")} <= links) == (placement == "one_copy"), links
 
 
+SGD = {"kind": "sgd", "lr": 0.3}  # whose steps are as long as gradients are
+
+
+def same_parameters(box):
+    """Up to rounding, after all steps of both runs."""
+    files = (box.path(f"runs/{run}/model.safetensors") for run in ("job", "cores"))
+    ours, wanted = (read_tensors(file) for file in files)
+    off = {name: np.abs(ours[name] - wanted[name]).max() for name in wanted}
+    assert max(off.values()) < 1e-5, off
+
+
+@cases("sum", "norm")
+def test_attention_over_all_relations(box, way):
+    """hgt: one softmax over the edges of all relations, gates and a linear layer for each type."""
+    more = {"norm": "batch", "layers": 2} if way == "norm" else {"layers": 1}
+    model = {"kind": "hgt", "hidden": 8, "heads": 2, **more}
+    sampler = {"fanout": [4, 3][: more["layers"]], "expand": "new", "batch_size": 60}
+    evaluate = {"every": 1, "fanout": [5, 5][: more["layers"]]}
+    compare(box, [CPU, gpu(0)], model=model, sampler=sampler, evaluate=evaluate, optimizer=SGD)
+    same_parameters(box)
+
+
 BY_RELATION = {
     "fanout": {"writes": [3, 2], "author -reviews-> paper": [0, 2], "*": [2, 1]},
     "batch_size": 60,
@@ -148,9 +182,104 @@ ALONG = {"kind": "walk", "fanout": [4, 3], "batch_size": 60, "expand": "new", "p
      {"sampler": {"kind": "weighted", "fanout": [4, 3], "batch_size": 60}}),
     ("by-relation", [gpu(0), gpu(1)], {"sampler": BY_RELATION}),
     ("walks", [gpu(0), gpu(1)], {"sampler": ALONG}),
+    ("full", [CPU, gpu(1)], {"evaluate": {"every": 1, "fanout": "full"}}),
 )
 def test_more_jobs_with_gpus(box, name, devices, changes):
     compare(box, devices, **changes)
+
+
+LINKS = {
+    "dot": {},
+    "mlp": {"task": {"kind": "link", "decoder": "mlp", "loss": "bpr", "negatives": "degree",
+                     "per_positive": 2}},
+    "hgt": {"model": {"kind": "hgt", "layers": 2, "hidden": 8, "heads": 2}},
+}
+
+
+def links_near(box, devices, **changes):
+    """The same pairs and batches as on cores, and the same losses and measures up to rounding."""
+    same = {
+        "dataset": tastes(box),
+        "task": {"kind": "link", "dim": 12},
+        "evaluate": {"every": 1, "fanout": "full"},
+        "sampler": {"fanout": [4, 3], "expand": "new", "batch_size": 256},
+        "optimizer": SGD,
+        **changes,
+    }
+    cores = typed_job(box, [CPU] * len(devices), output="runs/cores", **same)
+    result, wanted = box.run(cores, name="cores")
+    result.ok()
+    result, found = run(box, typed_job(box, devices, **same), SLUICE_SIMT_DEVICES="4")
+    result.ok()
+    assert found["samples_digest"] == wanted["samples_digest"]
+    assert found["batches"] == wanted["batches"]
+    for one, other in zip(found["epochs"], wanted["epochs"]):
+        assert abs(one["loss"] - other["loss"]) <= 1e-3 * other["loss"], (one, other)
+        for measure in "roc_auc", "loss":
+            near = abs(one["val"][measure] - other["val"][measure]) <= 2e-3
+            assert near, (measure, one["val"], other["val"])
+    assert abs(found["test"]["roc_auc"] - wanted["test"]["roc_auc"]) <= 2e-3
+    same_parameters(box)
+
+
+@cases("dot")
+def test_links_of_one_relation(box, way):
+    """Pairs and batches are drawn on cores; embeddings, scores and evaluations are the GPU's."""
+    links_near(box, [CPU, gpu(0)], **LINKS[way])
+
+
+@whole
+@cases("mlp", "hgt")
+def test_links_of_other_kinds(box, way):
+    links_near(box, [gpu(0), gpu(1)], **LINKS[way])
+
+
+@whole
+def test_links_of_trainers_that_die(box):
+    """In a step, and in a cell of an evaluation: the bits are those of two GPUs that live."""
+    found = []
+    for point in "", "trainer_gradient:3", "trainer_infer:2":
+        job = typed_job(
+            box,
+            [CPU, gpu(0), gpu(1)],
+            dataset=tastes(box),
+            task={"kind": "link", "dim": 12},
+            evaluate={"every": 1, "fanout": "full"},
+            updates={"mode": "ordered", "batches_per_update": 4},
+            allocation={"samplers": 1, "trainers": 2, "switching": False},
+        )
+        job["output"] = f"runs/{point.split(':')[0]}"
+        result, report = run(box, job, SLUICE_SIMT_DEVICES="4", SLUICE_FAILPOINT=point)
+        result.ok()
+        assert bool(report["restarts"]) == bool(point), report["restarts"]
+        measures = [(e["val"], report["test"]) for e in report["epochs"]]
+        found.append((fingerprint(report), measures))
+    assert found[0] == found[1] == found[2], found
+
+
+@whole
+def test_pairs_for_trainers_of_other_programs(box):
+    """Of a relation, with a GPU that samples: they are drawn on cores, and are the same."""
+    need_plugin()
+    uses = []
+    for device in gpu(0), CPU:
+        output = f"runs/{device['kind']}"
+        running, path = begin(
+            box,
+            env={"SLUICE_CUDA_PLUGIN": PLUGIN, "SLUICE_SIMT_DEVICES": "1"},
+            dataset=tastes(box),
+            task={"kind": "link"},
+            devices=[device, CPU],
+            epochs=1,
+            digest=True,
+            output=output,
+        )
+        trainer = borrow(box, path)
+        assert (ended := running.wait()).rc == 0, str(ended)
+        assert trainer.wait().rc == 0
+        report = read_json(box.path(output, "report.json"))
+        uses.append((report["samples_digest"], lines(trainer, "use")))
+    assert uses[0] == uses[1] and uses[0][0] and uses[0][1], uses
 
 
 @whole

@@ -120,6 +120,23 @@ def test_learns_which_pairs_are_linked(box, relation):
     assert abs(auc(box, "runs/job", relation) - report["test"]["roc_auc"]) < 0.05
 
 
+def test_figures_name_their_relation(box):
+    """In the line of a job that runs, as in its report and in what it ends with."""
+    name = box.unique("named")
+    path = box.job(job(box, name=name, epochs=1000))
+    running = box.start("run", path)
+    box.until_epoch(running)
+    metric = box.sluice("stats", name, "-o", "json").ok().json()["metric"]
+    assert metric["relation"] == LIKES and metric["title"].startswith("Hits@"), metric
+    running.stop()
+    report = read_json(box.path("runs/job/report.json"))
+    assert report["pair_relation"] == LIKES
+    result, _ = box.run(job(box, output="runs/other", epochs=1), name="other")
+    assert f"of {LIKES}, as all that is said of pairs" in result.ok().out
+    result, report = box.run(small_job(box.shared_dataset("small"), output="runs/plain", epochs=1))
+    assert "pair_relation" not in report and "relation" not in result.ok().out
+
+
 WAYS = {
     "dot": {},
     "mlp": {"task": {"kind": "link", "decoder": "mlp", "loss": "bpr", "negatives": "degree",
@@ -127,6 +144,8 @@ WAYS = {
     "rgcn": {"model.kind": "rgcn", "model.bases": 2, "sampler.kind": "labor",
              "task": {"kind": "link", "negatives": "batch", "loss": "softmax", "per_positive": 3}},
     "rgat": {"model.kind": "rgat", "model.heads": 2, "model.norm": "batch"},
+    "hard": {"task": {"kind": "link", "per_positive": 3,
+                      "hard": {"kind": "walks", "from_epoch": 1, "per_positive": 2}}},
 }
 
 
@@ -152,9 +171,16 @@ def test_same_bits_for_every_split_and_death(box, way):
 
 
 @whole
-@cases("mlp", "rgcn", "rgat")
+@cases("hard", "mlp", "rgcn", "rgat")
 def test_same_bits_of_other_kinds(box, way):
     same_bits(box, way)
+
+
+def test_hard_negatives_are_found_by_walks(box):
+    """There and back: from users by what they like to others, and to what these like."""
+    report = trained(box, "job", epochs=1, **WAYS["hard"])
+    found = [report["epochs"][0][key] for key in ("hard_negatives", "hard_missing")]
+    assert found[0] > 10 * found[1] >= 0, found
 
 
 @cases("dot", "both")
@@ -188,15 +214,102 @@ def without_users(box):
     return name
 
 
-def changed(box, name, **changes):
+def changed(box, name, relation=LIKES, **changes):
     """The data set with other metadata."""
-    folder, metadata = tastes(box), read_json(tastes(box) + "/metadata.json")
+    folder = tastes(box, relation)
+    metadata = read_json(folder + "/metadata.json")
     arrays = {f[:-4]: np.load(f"{folder}/{f}") for f in os.listdir(folder) if f.endswith(".npy")}
     for key in "pair_relation", "relations":
         metadata[key] = changes.pop(key, metadata[key])
     said = {key: value for key, value in metadata.items() if value is not None}
     save(box.path(name), {**arrays, **changes}, said)
     return box.path(name)
+
+
+KEY = "evaluate.val_edges_as_input"
+MEASURES = ("hits", "mrr", "roc_auc", "average_precision", "loss")
+
+
+def values(evaluation):
+    return [evaluation[m] for m in MEASURES]
+
+
+def tested(report):
+    return [values(e["test"]) for e in report["epochs"]] + [values(report["test"])]
+
+
+def with_validation_edges(box, relation, back):
+    """A data set with validation edges of which some are edges, or stand twice; the same with all
+    of them in its graph, and in the relation that has their reverses; and how many are new."""
+    folder = tastes(box, relation)
+    have = relations_of(folder)
+    name = relation.split("-")[1]
+    val = np.load(f"{folder}/val_edges.npy")
+    val = np.concatenate([val, np.array(have[name][5:8]), val[:2]])
+    none = np.stack([val[::-1, 0], val[:, 1]], 1)  # drawn ones would be no edges of either graph
+    data = changed(box, "data", relation, val_edges=val, val_neg=none, test_neg=none)
+    wider = {n: set(pairs) for n, pairs in have.items()}
+    wider[name] |= set(map(tuple, val.tolist()))
+    if back:
+        wider[back] |= set(map(tuple, val[:, ::-1].tolist()))
+    ends, sources, metadata = [[0]], [], read_json(data + "/metadata.json")
+    for r, first, n in zip(metadata["relations"], (ITEMS, 0), (ITEMS, USERS)):
+        source, target = np.array(sorted(wider[r["name"]])).T
+        stop, source = rows_of(source, target, n)
+        ends.append(stop + ends[-1][-1])
+        sources.append(source + first)
+        r["edges"] = len(source)
+    metadata["num_edges"] = int(ends[-1][-1])
+    shutil.copytree(data, box.path("wider"))
+    indices = np.concatenate(sources).astype(np.int32)
+    save(box.path("wider"), {"indptr": np.concatenate(ends), "indices": indices}, metadata)
+    return data, box.path("wider"), len(indices) - sum(map(len, have.values()))
+
+
+def check_validation_edges(box, relation, back, exclude):
+    data, wider, n_new = with_validation_edges(box, relation, back)
+    task = {"kind": "link", "dim": 12, "exclude": exclude}
+    changes = {"task": task, "model.dropout": 0.0, "evaluate.test": "each"}
+
+    def run(label, dataset=data, **more):
+        return trained(box, label, dataset=dataset, **{**changes, **more})
+
+    without, with_it = run("without"), run("with", **{KEY: True})
+    more = run("more", **{KEY: True, "allocation": {"samplers": 2, "trainers": 2}})
+    assert with_it["val_edges_added"] == n_new > 0 and "val_edges_added" not in without
+    for other in without, more:
+        assert other["params_sha256"] == with_it["params_sha256"]
+        assert [values(e["val"]) for e in other["epochs"]] == [
+            values(e["val"]) for e in with_it["epochs"]]
+    assert tested(with_it) == tested(more) != tested(without)
+    # The same parameters all along, on both graphs.
+    still = {"model.weights": "runs/with/model.safetensors", "epochs": 1,
+             "optimizer": {"kind": "sgd", "lr": 1e-300, "weight_decay": 0}}  # fmt: skip
+    assert tested(run("here", **{KEY: True, **still})) == tested(run("there", wider, **still))
+    for kind in "user", "item":
+        rows = {}
+        for name, words in (("auto", ()), ("wider", ("--dataset", wider, "--val-edges", "without")),
+                            ("narrow", ("--val-edges", "without"))):  # fmt: skip
+            words = ("--last", "--type", kind, "--out", f"{name}.npy", "-q", "--force", *words)
+            box.sluice("embed", "runs/with", *words).ok()
+            rows[name] = np.load(box.path(f"{name}.npy"))
+        assert (rows["auto"] == rows["wider"]).all() and (rows["auto"] != rows["narrow"]).any()
+    return data
+
+
+@cases(LIKES, LIKED_BY)
+def test_validation_edges_are_in_the_graph_of_the_test(box, relation):
+    """And their reverses in the relation that has these; neither is an answer of the run."""
+    back = {LIKES: "liked_by", LIKED_BY: "likes"}[relation]
+    data = check_validation_edges(box, relation, back, "reverse")
+    sources = np.arange(USERS if relation == LIKES else ITEMS)
+    np.save(box.path("sources.npy"), sources)
+    box.sluice("retrieve", "runs/with", "--sources", "sources.npy", "--k", "400", "--exclude-known",
+               "--out", "answers.npy", "-q").ok()  # fmt: skip
+    answers = np.load(box.path("answers.npy"))
+    found = {(u, v) for u in sources.tolist() for v in answers[u].tolist() if v >= 0}
+    assert not found & set(map(tuple, np.load(f"{data}/val_edges.npy").tolist()))
+    assert found > set(map(tuple, np.load(f"{data}/test_edges.npy").tolist()))
 
 
 def relations_of(folder):
@@ -281,7 +394,6 @@ def test_what_is_refused(box):
     refused(box, plan("task.relation=hates"), "task.relation", "no relation", f'"{LIKES}"')
     of_others = f'lists of pairs are of "{LIKES}"'
     refused(box, plan("task.relation=liked_by"), "task.relation", of_others)
-    refused(box, plan('task.hard={"kind": "walks"}'), "task.hard.kind", "take it out")
     plain = box.shared_dataset("small")
     model = {"kind": "graphsage", "layers": 2, "hidden": 8}
     refused(box, plan("task.relation=likes", dataset=plain, model=model), "one type", "take it out")
@@ -291,6 +403,8 @@ def test_what_is_refused(box):
     alone = changed(box, "alone", relations=metadata["relations"])
     refused(box, plan(dataset=alone), "task.exclude", "reverse_of", '"self"')
     plan('task.exclude="self"', dataset=alone).ok()  # following the advice
+    hard = ('task.exclude="self"', 'task.hard={"kind": "walks"}')
+    refused(box, plan(*hard, dataset=alone), "task.hard.kind", "reverse_of", "take it out")
     nameless = changed(box, "nameless", pair_relation=None)
     refused(box, plan(dataset=nameless), "val_edges.npy", '"pair_relation": "user -likes-> item"')
     outside = changed(box, "outside", val_edges=np.array([[USERS - 1, ITEMS]]))

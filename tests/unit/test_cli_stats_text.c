@@ -127,10 +127,10 @@ TEST(a_page_of_links)
         "{\"schema\": \"sluice.stats/1\", \"time\": 1732180000, \"job\": \"shop\","
         "\"id\": null, \"state\": \"running\", \"phase\": \"train\", \"epoch\": 6,"
         "\"epochs\": null, \"loss\": 0.5, \"metric\": {\"name\": \"hits\", \"title\": "
-        "\"Hits@20\", \"value\": 0.25, \"epoch\": 5}, \"rates\": {\"batches\": 2, \"edges\": 4,"
-        "\"positives\": 2000, \"negatives\": 6000}}",
+        "\"Hits@20\", \"value\": 0.25, \"epoch\": 5, \"relation\": \"user -likes-> item\"},"
+        "\"rates\": {\"batches\": 2, \"edges\": 4, \"positives\": 2000, \"negatives\": 6000}}",
         PAGE);
-    assert_has(text, "loss       0.5000, Hits@20 0.2500 after epoch 6\n");
+    assert_has(text, "loss       0.5000, Hits@20 0.2500 after epoch 6 of user -likes-> item\n");
     assert_has(text, "pairs      2.00 k positives/s, 6.00 k negatives/s\n");
 }
 

@@ -136,8 +136,6 @@ static const struct {
     const char *keys, *says, *also;
 } refused[] = {
     {", \"subgraph\": \"induced\", \"expand\": \"new\"}", "sampler.subgraph: found", "directional"},
-    {"}, \"task\": {\"kind\": \"link\", \"hard\": {\"kind\": \"walks\"}}",
-     "task.hard.kind: found \"walks\"", "one relation"},
     {"}, \"order\": {\"kind\": \"proximity\"}", "order.kind: found \"proximity\"", "shuffled"},
 };
 
@@ -167,7 +165,7 @@ static void with_a_gpu(const char *keys)
     config.devices[config.n_devices++] = (struct sl_device_config){.kind = SL_DEVICE_CUDA};
 }
 
-TEST(gpus_take_seeds_of_the_first_type_and_no_pairs)
+TEST(gpus_take_seeds_of_the_first_type)
 {
     const struct sl_dataset of_others = {
         .path = "d", .typed = {.n_types = 2, .n_relations = 2, .type = types, .listed = 1}};
@@ -175,10 +173,6 @@ TEST(gpus_take_seeds_of_the_first_type_and_no_pairs)
     ck_assert_int_eq(sl_config_check_types(&config, &typed), SL_OK);
     ck_assert_int_eq(sl_config_check_types(&config, &of_others), SL_EUNSUPPORTED);
     message_has("whose lists are not of the first of them, wanted \"cpu\"");
-    with_a_gpu("}, \"task\": {\"kind\": \"link\"}");
-    ck_assert_int_eq(sl_config_check_types(&config, &typed), SL_EUNSUPPORTED);
-    message_has("devices: found a GPU for devices[");
-    message_has("task.kind \"link\", wanted \"cpu\"");
 }
 
 TEST(lists_by_relation_are_of_typed_graphs_alone)
@@ -201,24 +195,6 @@ TEST(a_list_may_take_all_neighbours)
     ck_assert(sl_config_evaluates_all(&config));
     config.evaluate.fanout[1] = 5;
     ck_assert(!sl_config_evaluates_all(&config));
-}
-
-TEST(a_full_evaluation_on_gpus_is_by_batches_with_all_neighbours)
-{
-    must_parse("[3, 2]", "}");
-    config.model.kind = SL_MODEL_RSAGE;
-    config.evaluate.full = true;
-    sl_config_settle_types(&config, &typed);
-    ck_assert(config.evaluate.full);
-    config.n_devices = 1;
-    config.devices[0] = (struct sl_device_config){.kind = SL_DEVICE_CUDA};
-    config.allocation.trainers = 1;
-    sl_config_settle_types(&config, &plain);
-    ck_assert(config.evaluate.full);
-    sl_config_settle_types(&config, &typed);
-    ck_assert(!config.evaluate.full && config.evaluate.n_fanout == 2);
-    ck_assert(config.evaluate.fanout[0] == -1 && config.evaluate.fanout[1] == -1);
-    ck_assert(sl_config_evaluates_all(&config));
 }
 
 // ---- walks along metapaths ----------------------------------------------------------------------

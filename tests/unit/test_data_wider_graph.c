@@ -98,8 +98,18 @@ static bool in(const uint32_t *ids, uint64_t n, uint32_t id)
     return n > 0;
 }
 
-// What v's list is to be: its own edges, and each new one before the first that is larger.
-static uint64_t expected(uint32_t v, uint32_t *out)
+// The list that an added edge's target has, or of its reverse (`way` 1).
+static uint64_t list_of(int way, uint32_t target)
+{
+    const struct sl_typed *t = &ds.typed;
+    if (t->n_types == 0)
+        return target;
+    const struct sl_relation *r = &t->relation[way ? sl_typed_reverse(t, t->linked) : t->linked];
+    return r->first_row + target - t->type[r->target].first;
+}
+
+// What a list is to be: its own edges, and each new one before the first that is larger.
+static uint64_t expected(uint64_t v, uint32_t *out)
 {
     static uint32_t own[ROOM], more[2 * PAIRS];
     uint64_t n_own = 0, n_more = 0, n = 0, i = 0;
@@ -108,8 +118,8 @@ static uint64_t expected(uint32_t v, uint32_t *out)
             own[n_own++] = sl_dataset_source(&ds, e);
     for (uint64_t p = 0; p < list.n; p++)
         for (int way = 0; way < 1 + found.both_ways; way++) {
-            const uint32_t source = pairs[2 * p + (uint64_t)way];
-            if (pairs[2 * p + !way] == v && !in(own, n_own, source) && !in(more, n_more, source))
+            const uint32_t source = pairs[2 * p + (uint64_t)way], target = pairs[2 * p + !way];
+            if (list_of(way, target) == v && !in(own, n_own, source) && !in(more, n_more, source))
                 more[n_more++] = source;
         }
     qsort(more, n_more, sizeof *more, ascending);
@@ -132,10 +142,11 @@ static void expect_equal(void)
         before += is_there(e);
     ck_assert_uint_eq(g->n_edges, before + found.n_added);
     ck_assert_uint_eq(g->indptr[0], 0);
-    for (uint32_t v = 0; v < ds.n_nodes; v++) {
+    for (uint64_t v = 0; v < sl_dataset_lists(&ds); v++) {
         const uint64_t n = expected(v, wanted);
-        ck_assert_msg(sl_dataset_degree(g, v) == n, "vertex %u: %llu sources, wanted %llu", v,
-                      (unsigned long long)sl_dataset_degree(g, v), (unsigned long long)n);
+        ck_assert_msg(sl_dataset_degree(g, v) == n, "list %llu: %llu sources, wanted %llu",
+                      (unsigned long long)v, (unsigned long long)sl_dataset_degree(g, v),
+                      (unsigned long long)n);
         for (uint64_t i = 0; i < n; i++)
             ck_assert_uint_eq(sl_dataset_source(g, g->indptr[v] + i), wanted[i]);
         edges += n;
@@ -203,6 +214,90 @@ TEST(directions_are_found)
     indptr[60] = ++ds.n_edges;
     ck_assert_int_eq(sl_graph_is_both_ways(&ds, 2, &both), SL_OK);
     ck_assert(both);
+}
+
+// Vertices of two types, and three relations: there, back, and within the first type.
+enum { FIRST = 300, SECOND = 200, THERE = 0, BACK = 1, WITHIN = 2 };
+static struct sl_vertex_type types[] = {{.n = FIRST}, {.first = FIRST, .n = SECOND}};
+static struct sl_relation relations[] = {
+    {.source = 0, .target = 1, .first_row = 0, .reverse_of = SL_NO_RELATION},
+    {.source = 1, .target = 0, .first_row = SECOND, .reverse_of = THERE},
+    {.source = 0, .target = 0, .first_row = SECOND + FIRST, .reverse_of = SL_NO_RELATION},
+};
+
+// `both`: each edge within the first type has its reverse.
+static void make_typed(uint32_t linked, bool both)
+{
+    uint64_t e = 0;
+    for (uint32_t r = 0; r < SL_COUNT_OF(relations); r++) {
+        const struct sl_vertex_type *source = &types[relations[r].source];
+        relations[r].first_edge = e;
+        for (uint32_t v = 0; v < types[relations[r].target].n; v++) {
+            indptr[relations[r].first_row + v] = e;
+            for (uint32_t u = 0; u < source->n; u++)
+                if (word(r == WITHIN && both ? SL_MIN(u, v) * FIRST + SL_MAX(u, v) : u * FIRST + v,
+                         r) %
+                        40 ==
+                    0)
+                    indices[e++] = (uint32_t)source->first + u;
+        }
+        relations[r].n_edges = e - relations[r].first_edge;
+    }
+    ds = (struct sl_dataset){.n_nodes = FIRST + SECOND,
+                             .n_edges = e,
+                             .typed = {.n_types = SL_COUNT_OF(types),
+                                       .n_relations = SL_COUNT_OF(relations),
+                                       .n_rows = 2 * FIRST + SECOND,
+                                       .type = types,
+                                       .relation = relations,
+                                       .linked = linked},
+                             .indptr = indptr,
+                             .indices = indices,
+                             .indices_dtype = SL_DTYPE_U32,
+                             .lists_rise = true};
+    indptr[ds.typed.n_rows] = e;
+    const struct sl_vertex_type *source = &types[relations[linked].source],
+                                *target = &types[relations[linked].target];
+    for (uint32_t i = 0; i < PAIRS; i++) { // some stand twice, some are edges
+        pairs[2 * i] = (uint32_t)(source->first + word(i, 60) % source->n);
+        pairs[2 * i + 1] = (uint32_t)(target->first + word(i, 61) % target->n);
+    }
+    list = (struct sl_pair_list){.n = PAIRS, .ids = pairs};
+}
+
+static void expect_relations(void)
+{
+    const struct sl_typed *t = &made.dataset.typed;
+    for (uint32_t r = 0; r < t->n_relations; r++) {
+        const struct sl_relation *of = &t->relation[r];
+        const uint64_t *rows = made.dataset.indptr + of->first_row;
+        ck_assert_uint_eq(of->first_edge, rows[0]);
+        ck_assert_uint_eq(of->first_edge + of->n_edges, rows[types[of->target].n]);
+    }
+}
+
+TEST(edges_of_a_relation_are_added_to_it_and_to_its_reverse)
+{
+    static const struct {
+        uint32_t linked;
+        bool both, reverses;
+    } ways[] = {
+        {THERE, false, true}, {BACK, false, true}, {WITHIN, false, false}, {WITHIN, true, true}};
+    for (size_t i = 0; i < SL_COUNT_OF(ways); i++) {
+        make_typed(ways[i].linked, ways[i].both);
+        build(2);
+        ck_assert_int_eq(found.both_ways, ways[i].reverses);
+        ck_assert_uint_gt(found.n_added, PAIRS / 2);
+        expect_relations();
+        expect_equal();
+    }
+    // Of one without a reverse: it alone.
+    relations[BACK].reverse_of = SL_NO_RELATION;
+    make_typed(THERE, false);
+    build(3);
+    ck_assert(!found.both_ways);
+    expect_equal();
+    relations[BACK].reverse_of = THERE;
 }
 
 TEST(no_edges_and_one_vertex)

@@ -526,6 +526,8 @@ int sl_evaluate_infer(struct sl_model *model, const float *params, const struct 
     const struct sl_infer_graph *graph = spec->val_edges ? model->wider : NULL;
     if (spec->val_edges && !graph)
         return sl_fail(SL_EPROTO, "a phase of inference over a graph that this trainer lacks");
+    if (model->typed)
+        sl_typed_pieces_walk(model->pieces, graph ? graph->dataset : ds);
     for (uint32_t i = 0; i < range.n; i++)
         *edges +=
             edges_of(model, graph ? graph->dataset : ds, spec->layer, sl_infer_vertex(&range, i));

@@ -7,6 +7,8 @@
 #include "common/base/failpoint.h"
 #include "trainer/feed/typed_block.h"
 
+enum { COPY_ALIGN = 256 }; // of rows behind a block
+
 static const struct sl_dataset *dataset_of(const struct sl_typed_pieces *p)
 {
     return p->vicinity.dataset;
@@ -31,6 +33,14 @@ void sl_typed_pieces_fini(struct sl_typed_pieces *p)
     sl_row_source_fini(&p->features);
     sl_buffer_fini(&p->x);
     sl_buffer_fini(&p->order);
+    sl_buffer_fini(&p->block);
+    sl_buffer_fini(&p->there);
+    sl_buffer_fini(&p->result);
+}
+
+void sl_typed_pieces_walk(struct sl_typed_pieces *p, const struct sl_dataset *graph)
+{
+    p->vicinity.dataset = graph;
 }
 
 // ---- edges --------------------------------------------------------------------------------------
@@ -91,33 +101,72 @@ static void cut(const struct sl_typed_pieces *p, uint32_t l, uint32_t type,
 
 // ---- rows ---------------------------------------------------------------------------------------
 
-// p->x: room for the rows of vertices, `bytes`, and behind them the features of edges.
-static int take_edges(struct sl_typed_pieces *p, uint64_t bytes, const char *what)
+// Where the rows of vertices end that layer l reads for the block in hand.
+static uint64_t vertices_end(const struct sl_typed_pieces *p, uint32_t l)
 {
-    const struct sl_model *model = p->model;
     const struct sl_block *block = p->vicinity.block;
-    SL_TRY(sl_buffer_grow(&p->x, model->env.device, SL_BUFFER_HOST,
-                          sl_typed_edge_rows(block, types_of(p), bytes, NULL), what));
-    return sl_rows_copy_edges(&p->features, model->env.kernels, block, bytes, p->x.p);
+    return l == 0 ? sl_typed_rows_at(block, types_of(p), types_of(p)->n_types, false)
+                  : sl_typed_activations_end(block, p->model->typed->hidden);
+}
+
+// With the features of edges, which are behind them.
+static uint64_t input_bytes(const struct sl_typed_pieces *p, uint32_t l)
+{
+    return sl_typed_edge_rows(p->vicinity.block, types_of(p), vertices_end(p, l), NULL);
+}
+
+// Room for them, and the features of edges.
+static int take_edges(struct sl_typed_pieces *p, uint32_t l, const char *what)
+{
+    SL_TRY(sl_buffer_grow(&p->x, p->model->env.device, SL_BUFFER_HOST, input_bytes(p, l), what));
+    return sl_rows_copy_edges(&p->features, sl_kernels_cpu(), p->vicinity.block, vertices_end(p, l),
+                              p->x.p);
 }
 
 int sl_typed_pieces_features(struct sl_typed_pieces *p)
 {
-    const struct sl_model *model = p->model;
-    const struct sl_block *block = p->vicinity.block;
-    const uint64_t vertices = sl_typed_rows_at(block, types_of(p), types_of(p)->n_types, false);
-    SL_TRY(take_edges(p, vertices, "features"));
-    return sl_rows_copy_typed(&p->features, model->env.kernels, block, false, p->x.p);
+    SL_TRY(take_edges(p, 0, "features"));
+    return sl_rows_copy_typed(&p->features, sl_kernels_cpu(), p->vicinity.block, false, p->x.p);
 }
 
 static int take_activations(struct sl_typed_pieces *p, const float *below)
 {
-    const struct sl_model *model = p->model;
     const struct sl_block *block = p->vicinity.block;
-    const uint32_t n = block->n_input, width = model->typed->hidden;
-    SL_TRY(take_edges(p, sl_typed_activations_end(block, width), "activations"));
-    return model->env.kernels->gather_rows(below, SL_DTYPE_F32, dataset_of(p)->n_nodes, width,
-                                           sl_block_nodes(block), n, p->x.p);
+    const uint32_t n = block->n_input, width = p->model->typed->hidden;
+    SL_TRY(take_edges(p, 1, "activations"));
+    return sl_kernels_cpu()->gather_rows(below, SL_DTYPE_F32, dataset_of(p)->n_nodes, width,
+                                         sl_block_nodes(block), n, p->x.p);
+}
+
+// The block in hand, and the first `bytes` of p->x, where the device reads them.
+static int bring(struct sl_typed_pieces *p, uint64_t bytes, struct sl_block_view *block, float **x)
+{
+    const struct sl_device *device = p->model->env.device;
+    const struct sl_block *header = p->vicinity.block;
+    const uint64_t behind = sl_align_up(header->bytes, COPY_ALIGN);
+    *block = sl_block_here(header);
+    *x = p->x.p;
+    if (device->is_host)
+        return SL_OK;
+    SL_TRY(sl_buffer_grow(&p->block, device, SL_BUFFER_HOST, header->bytes, "a piece's edges"));
+    SL_TRY(sl_buffer_grow(&p->there, device, SL_BUFFER_DEVICE, behind + bytes, "a piece"));
+    memcpy(p->block.p, header, header->bytes);
+    *block = (struct sl_block_view){.header = header, .base = p->there.p};
+    *x = (float *)(void *)((char *)p->there.p + behind);
+    SL_TRY(device->copy(p->there.p, p->block.p, header->bytes));
+    return device->copy(*x, p->x.p, bytes);
+}
+
+// *rows: `bytes` of the device's, where the processor reads them.
+static int take_back(struct sl_typed_pieces *p, uint64_t bytes, const float **rows)
+{
+    const struct sl_device *device = p->model->env.device;
+    if (device->is_host)
+        return SL_OK;
+    SL_TRY(sl_buffer_grow(&p->result, device, SL_BUFFER_HOST, bytes, "a piece's result"));
+    SL_TRY(device->copy(p->result.p, *rows, bytes));
+    *rows = p->result.p;
+    return device->sync(); // what was brought is free again, too
 }
 
 int sl_typed_pieces_order(struct sl_typed_pieces *p, const float *rows, uint32_t n, uint32_t width,
@@ -154,10 +203,14 @@ int sl_typed_pieces_next(struct sl_typed_pieces *p, const float *params, uint32_
             types_of(p)->type[type].name);
     SL_TRY(rc);
     SL_TRY(l == 0 ? sl_typed_pieces_features(p) : take_activations(p, below));
-    SL_TRY(sl_model_layer(model, params, sl_block_here(p->vicinity.block), l, p->x.p, type, outputs,
-                          &found));
-    return sl_typed_pieces_order(p, found, range->n,
-                                 outputs ? model->n_outputs : model->typed->hidden, rows);
+    const struct sl_block *of = p->vicinity.block;
+    const uint32_t width = outputs ? model->n_outputs : model->typed->hidden;
+    struct sl_block_view block;
+    float *x;
+    SL_TRY(bring(p, input_bytes(p, l), &block, &x));
+    SL_TRY(sl_model_layer(model, params, block, l, x, type, outputs, &found));
+    SL_TRY(take_back(p, (uint64_t)of->n_seeds * width * sizeof *found, &found));
+    return sl_typed_pieces_order(p, found, range->n, width, rows);
 }
 
 // ---- a cell of a job ----------------------------------------------------------------------------
@@ -186,6 +239,8 @@ static int judge(const struct sl_typed_pieces *p, const struct sl_infer_range *p
                  const float *outputs, const struct sl_infer_io *io)
 {
     const struct sl_model *model = p->model;
+    const uint64_t n = (uint64_t)piece->n * model->n_outputs;
+    const float *there = outputs;
     struct sl_loss_result part;
     if (io->predictions)
         sl_objective_predict(model->objective, outputs, piece->n,
@@ -193,8 +248,15 @@ static int judge(const struct sl_typed_pieces *p, const struct sl_infer_range *p
                                  (uint64_t)at * sl_dataset_predict_words(dataset_of(p)));
     if (!io->result)
         return SL_OK;
+    if (!model->env.device->is_host) {
+        float *copy = sl_layer_floats(&model->env, n);
+        if (!copy)
+            return SL_ENOMEM;
+        SL_TRY(model->env.device->copy(copy, outputs, n * sizeof *copy));
+        there = copy;
+    }
     SL_TRY(sl_objective_loss_of(model->objective, &model->env, dataset_of(p), piece->ids, piece->n,
-                                outputs, &part));
+                                there, &part));
     sl_loss_add(io->result, &part);
     return SL_OK;
 }
@@ -203,8 +265,8 @@ static int put_rows(const struct sl_typed_pieces *p, const struct sl_infer_range
                     const float *rows, uint32_t width, float *bank)
 {
     if (piece->ids)
-        return p->model->env.kernels->scatter_rows(rows, width, piece->ids, piece->n,
-                                                   dataset_of(p)->n_nodes, bank);
+        return sl_kernels_cpu()->scatter_rows(rows, width, piece->ids, piece->n,
+                                              dataset_of(p)->n_nodes, bank);
     memcpy(bank + piece->first * width, rows, (size_t)piece->n * width * sizeof *rows);
     return SL_OK;
 }
@@ -232,5 +294,6 @@ int sl_typed_pieces_layer(struct sl_typed_pieces *p, const float *params, uint32
         if (at == 0)
             SL_FAILPOINT(TRAINER_INFER);
     }
+    sl_buffer_fini(&p->there); // a GPU's memory is for batches again
     return SL_OK;
 }

@@ -6,6 +6,9 @@
  * SL_INFER_PIECE_ROWS vertices, and of as many edges as piece.h says: memory does not grow with the
  * graph. A vertex with more edges than that is a piece alone. Which pieces a range has depends on
  * the range alone.
+ *
+ * Vertices, edges and rows are put together by the processor; a GPU has a copy of them for as long
+ * as it takes, and its results come back.
  */
 #ifndef SL_TRAINER_INFER_TYPED_PIECES_H
 #define SL_TRAINER_INFER_TYPED_PIECES_H
@@ -25,13 +28,18 @@ struct sl_typed_pieces {
     struct sl_row_source features;
     struct sl_buffer x;     // rows that the block's vertices have: features, or the layer before's
     struct sl_buffer order; // rows of the result, where vertices are asked for twice
-    uint64_t most_floats;   // of a piece's sources: SL_INFER_PIECE_FLOATS
+    // On a GPU: the block to be copied, what the device has of block and rows, and the result.
+    struct sl_buffer block, there, result;
+    uint64_t most_floats; // of a piece's sources: SL_INFER_PIECE_FLOATS
 };
 
 // Both are borrowed; the data set's features are mapped. SL_ENOMEM, as of all others.
 int sl_typed_pieces_init(struct sl_typed_pieces *p, struct sl_model *model,
                          const struct sl_dataset *ds);
 void sl_typed_pieces_fini(struct sl_typed_pieces *p); // safe on a zeroed struct
+
+// From now on over this graph: the data set's own, or one with more edges (wider_graph.h).
+void sl_typed_pieces_walk(struct sl_typed_pieces *p, const struct sl_dataset *graph);
 
 // Edges of a piece of layer l at most.
 uint64_t sl_typed_pieces_most(const struct sl_typed_pieces *p, uint32_t l);
@@ -49,9 +57,9 @@ int sl_typed_pieces_order(struct sl_typed_pieces *p, const float *rows, uint32_t
 
 /*
  * The first piece of a range of vertices of one type, which is cut to it. *rows (range->n, hidden;
- * with `outputs` n_outputs), in the range's order, are valid until the next call. `below`: rows of
- * all vertices (n_nodes, hidden) of the layer before, not used for layer 0. SL_EUNSUPPORTED for a
- * vertex of 2^32 edges; SL_EABORTED when the job stops.
+ * with `outputs` n_outputs), in the range's order, are the processor's until the next call.
+ * `below`: rows of all vertices (n_nodes, hidden) of the layer before, not used for layer 0.
+ * SL_EUNSUPPORTED for a vertex of 2^32 edges; SL_EABORTED when the job stops.
  */
 int sl_typed_pieces_next(struct sl_typed_pieces *p, const float *params, uint32_t l, uint32_t type,
                          bool outputs, const float *below, struct sl_infer_range *range,
