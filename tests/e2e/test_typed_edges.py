@@ -184,9 +184,12 @@ def test_a_run_goes_on_with_these_edges_alone(box):
     folder = box.path("data")
     shutil.copytree(papers(box), folder)
     trained(box, "job", dataset=folder, epochs=1)
+    whole = trained(box, "whole", dataset=folder, epochs=2)
+    again = trained(box, "job", dataset=folder, epochs=2)
+    assert again["params_sha256"] == whole["params_sha256"]
     rows = np.load(f"{folder}/{FEAT}")
     np.save(f"{folder}/{FEAT}", rows + 1)
-    result, _ = box.run(job(box, dataset=folder, output="runs/job", epochs=2), name="again")
+    result, _ = box.run(job(box, dataset=folder, output="runs/job", epochs=3), name="again")
     result.error(2, "data set")
 
 
