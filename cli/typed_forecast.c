@@ -157,6 +157,8 @@ static double all_bytes(const struct sl_typed_forecast *f, const struct sl_datas
     double sum = 0;
     for (uint32_t i = 0; i < ds->typed.n_types; i++)
         sum += feature_bytes(f, ds, i);
+    for (uint32_t r = 0; r < ds->typed.n_relations; r++) // of edges, where they are read
+        sum += f->edges[r] * ds->typed.relation[r].feat_dim * sizeof(float);
     return sum;
 }
 

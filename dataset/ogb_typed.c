@@ -11,8 +11,8 @@
  *   SRC/split/SCHEME/TYPE/{train,valid,test}.csv.gz
  *
  * Each may also be there without .gz. What else lies there (years, kinds of edges) is left out, and
- * features of edges where an option does not go with them. As OGB's DatasetSaver writes them, with a
- * member for each type or for each S___R___T:
+ * features of edges where an option does not go with them. As OGB's DatasetSaver writes them, with
+ * a member for each type or for each S___R___T:
  *
  *   SRC/raw/num_nodes_dict.npz, num_edges_dict.npz    one number: the one graph's
  *   SRC/raw/edge_index_dict.npz                       (2, edges)

@@ -139,6 +139,30 @@ def test_gpus_share_rows_of_several_widths(box, placement):
     assert ({(2, "3"), (3, "2")} <= links) == (placement == "one_copy"), links
 
 
+def lent(box, name, env=None, **changes):
+    """Two of four GPUs hold rows for one another, to the bit whatever happens to them."""
+    job = typed_job(
+        box,
+        [gpu(d) for d in range(4)],
+        dataset=wide(box),
+        allocation={"samplers": 2, "trainers": 2, "switching": False},
+        updates={"mode": "ordered", "batches_per_update": 2},
+        store={"placement": "one_copy"},
+        output=f"runs/{name}",
+        **{"cache": {"policy": "expected", "ratio": 0.3}, **changes},
+    )
+    result, report = run(box, job, SLUICE_SIMT_DEVICES="4", **(env or {}))
+    result.ok()
+    return report
+
+
+@cases("lent_gathering:5", "lent_filling:1")
+def test_a_lender_that_dies_changes_nothing(box, point):
+    found = lent(box, "killed", env={"SLUICE_FAILPOINT": point})
+    assert found["restarts"], found
+    assert fingerprint(found) == fingerprint(lent(box, "kept", cache={"policy": "none"}))
+
+
 SGD = {"kind": "sgd", "lr": 0.3}  # whose steps are as long as gradients are
 
 

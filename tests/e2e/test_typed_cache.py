@@ -94,3 +94,21 @@ def test_a_trainer_that_dies_while_it_fills_its_cache(box):
     found = trained(box, wide(box), "dies", env=env, cache=cache)
     assert found["restarts"], found
     assert fingerprint(found) == fingerprint(none(box))
+
+
+# Caches of two sizes, and of trainers that come later.
+CHANGES = {
+    "standby": {"allocation": {"samplers": 1, "trainers": 1, "switching": True},
+                "throttle": {"train": 0.005, "standby": 0.005}},
+    "scaled": {"schedule": [{"epoch": 1, "batch": 3, "samplers": 1, "trainers": 3}]},
+    "budgets": {"devices": [{"kind": "cpu", "cores": "0", "memory": m}
+                            for m in ("40MiB", "6MiB", "7MiB")]},
+}
+
+
+@whole
+@cases(*CHANGES)
+def test_same_result_with_trainers_that_differ(box, way):
+    found = trained(box, wide(box), way, cache={"policy": "presc"}, **CHANGES[way])
+    assert sum(e["cache"]["hits"] for e in found["epochs"]) > 0, found["epochs"]
+    assert fingerprint(found) == fingerprint(none(box))

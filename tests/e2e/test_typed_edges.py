@@ -94,6 +94,37 @@ def test_same_bits_for_every_split(box, expand):
     assert all(f == found[1, 1] for f in found.values()), found
 
 
+def test_same_bits_from_a_drive(box):
+    """Features of vertices come from there, those of edges from files that are mapped."""
+    found = [trained(box, where, **{"store.features": where}) for where in ("memory", "storage")]
+    assert found[0]["params_sha256"] == found[1]["params_sha256"]
+
+
+def test_links_of_edges_with_features(box):
+    """The graph that a pair is scored by has them; the pair itself has none."""
+    task = {"kind": "link", "relation": "writes", "exclude": "self"}
+    found = []
+    for trainers in (1, 2):
+        split = {"samplers": 1, "trainers": trainers}
+        found.append(trained(box, f"t{trainers}", task=task, allocation=split,
+                             **{"evaluate.test": "never", "updates.batches_per_update": 2}))
+    assert found[0]["params_sha256"] == found[1]["params_sha256"]
+    assert found[0]["epochs"][-1]["loss"] < found[0]["epochs"][0]["loss"]
+    np.save(box.path("pairs.npy"), np.array([[1, 2], [299, 899]], np.int32))
+    box.sluice("predict", "runs/t1", "--pairs", "pairs.npy", "--out", "scores.npy", "-q").ok()
+    assert np.isfinite(np.load(box.path("scores.npy"))).all()
+
+
+def test_a_plan_counts_them(box):
+    plans = []
+    for reads in (True, False):
+        path = box.job(job(box, **{"model.edge_features": reads}))
+        plans.append(box.sluice("run", path, "--dry-run", "-o", "json").ok().json()["mini_batch"])
+    writes, by = (plans[0]["edges"][r] for r in plans[0]["edges"])
+    more = plans[0]["feature_bytes"] - plans[1]["feature_bytes"]
+    assert abs(more - 4 * (3 * writes + by)) <= 16, plans
+
+
 @cases("sampler_drawn:5", "trainer_gradient:7", "trainer_infer:2")
 def test_a_worker_dies(box, point):
     split = {"allocation": {"samplers": 2, "trainers": 2, "switching": False}}
@@ -153,9 +184,12 @@ def test_a_run_goes_on_with_these_edges_alone(box):
     folder = box.path("data")
     shutil.copytree(papers(box), folder)
     trained(box, "job", dataset=folder, epochs=1)
+    whole = trained(box, "whole", dataset=folder, epochs=2)
+    again = trained(box, "job", dataset=folder, epochs=2)
+    assert again["params_sha256"] == whole["params_sha256"]
     rows = np.load(f"{folder}/{FEAT}")
     np.save(f"{folder}/{FEAT}", rows + 1)
-    result, _ = box.run(job(box, dataset=folder, output="runs/job", epochs=2), name="again")
+    result, _ = box.run(job(box, dataset=folder, output="runs/job", epochs=3), name="again")
     result.error(2, "data set")
 
 

@@ -106,7 +106,7 @@ static void expect_rows(const char *x, bool as_stored)
         const struct sl_vertex_type *type = &g.type[t];
         const uint64_t each =
             type->feat_dim * (as_stored ? sl_dtype_bytes(type->feat_dtype) : sizeof(float));
-        for (uint32_t i = 0; i < sl_typed_block_rows(h, t); i++)
+        for (uint32_t i = 0; type->feat && i < sl_typed_block_rows(h, t); i++)
             expect_row(type, sl_block_nodes(h)[sl_block_types(h)[t].first + i], as_stored,
                        x + sl_typed_rows_at(h, &g.ds.typed, t, as_stored) + i * each);
     }
