@@ -75,6 +75,10 @@ static int resolve_model(const struct sl_parse *p)
                              "found true with sampler.kind \"%s\", wanted one that draws edges: "
                              "what walks meet has none: take \"khop\"",
                              sl_key_word(sl_key_find("sampler.kind"), c));
+    if (c->model.edge_features && c->evaluate.val_edges_as_input)
+        return sl_parse_fail(p, "evaluate.val_edges_as_input",
+                             "found true with model.edge_features, wanted false: the validation "
+                             "edges would have no features: take one of the two keys out");
     if (c->model.blocks > 0 && c->model.bases > 0)
         return sl_parse_fail(p, "model.blocks",
                              "found %u beside model.bases %u, wanted one of the two ways to make "

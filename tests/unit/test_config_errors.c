@@ -613,6 +613,10 @@ static const struct mistake mistakes[] = {
      "\"sampler\": {\"kind\": \"walk\"}}",
      SL_EINVAL,
      {"model.edge_features: found true with sampler.kind \"walk\"", "take \"khop\""}},
+    {"{\"dataset\": \"d\", \"model\": {\"kind\": \"rgat\", \"edge_features\": true}, "
+     "\"task\": {\"kind\": \"link\"}, \"evaluate\": {\"val_edges_as_input\": true}}",
+     SL_EINVAL,
+     {"evaluate.val_edges_as_input: found true with model.edge_features", "one of the two keys"}},
     {KIND("rgat", ", \"residual\": true"),
      SL_EINVAL,
      {"model.residual: found", "only with \"gat\" or \"gatv2\":"}},
