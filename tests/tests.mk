@@ -35,7 +35,8 @@ $(E2E_BIN): $(BIN)/%: $(OBJ)/%.o $(call libs_of,workers)
 
 # The quicker linker, where it is: there are some three hundred programs.
 QUICK_LINK := $(if $(TESTING),$(shell command -v ld.gold >/dev/null && echo -fuse-ld=gold))
-LINKED_TESTS := $(UNIT_BIN) $(DRIVERS:%=$(BIN)/%) $(STRESS_BIN) $(E2E_BIN) $(TOOL_BIN)
+BENCHES      := $(BIN)/tests/bench/kernels $(TOOL_BIN)
+LINKED_TESTS := $(UNIT_BIN) $(BIN)/tests/kernels $(STRESS_BIN) $(E2E_BIN) $(BENCHES)
 $(LINKED_TESTS): LDFLAGS += $(QUICK_LINK)
 $(LINKED_TESTS):
 	$(link)
@@ -68,4 +69,5 @@ $(HEADER_IN_CPP): include/sluice.h
 # by them: an optimised build may show what a sanitized one does not.
 SIMD_FOLDERS := base kernels trainer sampler
 REST_UNIT    := $(foreach f,$(SIMD_FOLDERS),$(filter $(BIN)/tests/test_$(f)_%,$(UNIT_BIN)))
-TEST_PROGRAMS := $(LINKED_TESTS) $(FAKES) $(EXAMPLES) $(HEADER_IN_CPP)
+# With a sanitizer nobody measures.
+TEST_PROGRAMS := $(if $(filter-out coverage,$(SAN)),$(filter-out $(BENCHES),$(LINKED_TESTS)),$(LINKED_TESTS)) $(FAKES) $(EXAMPLES) $(HEADER_IN_CPP)

@@ -70,7 +70,7 @@ def visible_controls(browser):
 
 def test_a_running_job_is_drawn_and_its_numbers_move(box):
     run, url = start(box)
-    with Browser(box) as browser:
+    with Browser(box, moves=True) as browser:
         browser.open(url)
         browser.until("document.querySelector('#name')?.textContent === 'test'", "name of the job")
         browser.until("document.querySelector('#link').textContent === 'live'", "live stream")

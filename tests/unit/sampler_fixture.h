@@ -289,7 +289,8 @@ static inline struct sl_block *fixture_draw(struct sl_drawer *d, const struct sl
                                             uint32_t epoch, uint32_t batch, const uint32_t *seeds,
                                             uint32_t n_seeds)
 {
-    for (uint64_t capacity = 4096;; capacity *= 2) {
+    static uint64_t capacity = 4096; // what was enough for those before
+    for (;;) {
         struct sl_block *b = fixture_alloc(capacity);
         uint64_t wanted;
         memset(b, (int)batch, capacity);
@@ -298,6 +299,7 @@ static inline struct sl_block *fixture_draw(struct sl_drawer *d, const struct sl
             return b;
         EXPECT(rc == SL_ERANGE, "drawing failed: %d: %s", rc, sl_error_message());
         free(b);
+        capacity = SL_MAX(2 * capacity, wanted);
     }
 }
 

@@ -17,6 +17,7 @@ static int fd;
 static struct sl_peer_memory_plan plan;
 static uint64_t room; // edges that each has room for
 static bool weighted;
+static uint32_t turns; // TURNS, or more: then samplers share the kinds
 
 static void setup(void)
 {
@@ -26,6 +27,7 @@ static void setup(void)
     plan = (struct sl_peer_memory_plan){0};
     room = fx.topology.dataset.n_edges / 3;
     weighted = true;
+    turns = TURNS;
     fd = sl_arena_memfd();
     ck_assert_int_ge(fd, 0);
     ck_assert_int_eq(sl_arena_create(fd, &spec, &arena), SL_OK);
@@ -140,7 +142,7 @@ static struct crew_answer draw(struct self *s)
     struct crew_answer before = {.b = counted(s->d, DEVICES)}, after = {0};
     for (uint32_t d = 0; d < DEVICES; d++)
         before.a += d == s->d ? 0 : counted(s->d, d);
-    for (uint32_t p = (s->d + s->turn++) % TURNS; p < SL_COUNT_OF(fixture_plans); p += TURNS)
+    for (uint32_t p = (s->d + s->turn++) % turns; p < SL_COUNT_OF(fixture_plans); p += turns)
         if (weighted || fixture_plans[p].kind != SL_SAMPLER_WEIGHTED)
             draw_two(s, &fixture_plans[p], 0);
     for (uint32_t d = 0; d < DEVICES; d++)
@@ -239,6 +241,7 @@ LOOP_TEST(blocks_are_the_same_wherever_edges_lie, 0, 8)
     if (!weighted)
         fx.topology.view.weight_prefix = NULL;
     room = n_edges / n + N;
+    turns = SL_MAX(n, (uint32_t)TURNS);
     publish(n, some ? n_edges / 16 : 0, some ? n_edges / 16 : n_edges / n);
     if (some && n > 1) {
         plan.from[1][0] = SL_PEER_MEMORY_NOBODY;
@@ -253,7 +256,7 @@ LOOP_TEST(blocks_are_the_same_wherever_edges_lie, 0, 8)
         ck_assert_uint_eq(held.a, plan.part_elements);
         ck_assert_uint_eq(held.b, plan.first);
     }
-    for (uint32_t i = 0; i < SL_MAX(n, (uint32_t)TURNS); i++) { // each kind by one of them at least
+    for (uint32_t i = 0; i < turns; i++) { // each kind by one of them at least
         const uint32_t d = i % n;
         const struct crew_answer a = crew_ask(&c[d], DRAW);
         ck_assert(n == 1 || (some && n == 2 && d == 1) ? a.a == 0 : a.a > 0);
@@ -294,6 +297,7 @@ LOOP_TEST(parts_that_stay_are_not_loaded_again, 0, 2)
     if (!weighted)
         fx.topology.view.weight_prefix = NULL;
     room = fx.topology.dataset.n_edges / 4;
+    turns = 8; // one of the four draws each kind in most layouts
     for (uint32_t d = 0; d < 4; d++)
         c[d] = start(d, "");
     for (uint32_t k = 0; k < SL_COUNT_OF(plans); k++) {
@@ -343,6 +347,7 @@ LOOP_TEST(what_a_dead_lender_held_is_read_elsewhere, 0, 2)
     struct crew c[3];
     char seed[] = {(char)('0' + _i), '\0'};
     setenv("SLUICE_SIMT_SEED", seed, 1); // odd: kernels run when they are waited for
+    turns = 8;
     publish(3, 160, fx.topology.dataset.n_edges / 4);
     for (uint32_t d = 0; d < 3; d++)
         c[d] = start(d, d == 2 ? "lent_drawing:2:stop" : "");
