@@ -78,10 +78,13 @@ static inline SL_HOST_DEVICE uint64_t sl_weighted_bits(uint32_t high, uint32_t l
     return (uint64_t)(high >> 11) << 32 | low;
 }
 
-// The point that these bits mean on a length of `left`. The inner product is exact.
+#define SL_WEIGHTED_LEAST (1.0 / 9007199254740992.0) // 2^-53
+
+// The point that these bits mean on a length of `left`. The inner product is exact, so that u left,
+// u being bits times 2^-53, is the same.
 static inline SL_HOST_DEVICE double sl_weighted_point(uint64_t bits, double left)
 {
-    return (double)bits * (left * (1.0 / 9007199254740992.0));
+    return (double)bits * (left * SL_WEIGHTED_LEAST);
 }
 
 static inline SL_HOST_DEVICE double sl_weighted_draw(uint64_t seed, uint32_t stream, uint32_t epoch,

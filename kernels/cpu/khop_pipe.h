@@ -36,6 +36,7 @@ enum {
     SL_KHOP_PIPE_GROUP = 1024, // edges that are taken in at once
     SL_KHOP_READ_LAG = 16,     // about as many misses as a core has in flight
     SL_KHOP_RENUMBER_LAG = 16,
+    SL_KHOP_PIPE_STRIDE = 8, // edges that may be written at once, of which the first ones count
 };
 
 // What is on its way. An edge's word is its position in `indices` until it is read, and then
@@ -45,7 +46,8 @@ struct sl_khop_pipe {
     uint32_t n;       // edges in it, oldest first
     uint32_t read;    // of them past the read stage
     uint32_t n_fresh; // edges behind these, not taken in yet
-    uint64_t edge[SL_KHOP_PIPE_GROUP + SL_KHOP_READ_LAG + SL_KHOP_RENUMBER_LAG];
+    uint64_t
+        edge[SL_KHOP_PIPE_GROUP + SL_KHOP_READ_LAG + SL_KHOP_RENUMBER_LAG + SL_KHOP_PIPE_STRIDE];
 };
 
 // Where ids stand.

@@ -6,8 +6,8 @@
  * depend on each other since each takes an edge away. In a large graph most rows are met for the
  * first time, so the probes miss the caches. Then come the misses of k-hop sampling (khop.c).
  *
- * DESIGN. Rows do not depend on each other. LANES rows are drawn together, slot by slot, so that
- * their searches overlap and one instruction serves several rows:
+ * DESIGN. Rows do not depend on each other, so those of a group are drawn side by side: their
+ * searches overlap, and one instruction serves several rows:
  *
  *     few edges    weighted_short.h   the sums are copied and closed up, no search
  *     many edges   weighted_long.h    a window where the edge should be, next to where it was not
@@ -16,8 +16,8 @@
  *     excluded edges                  weighted_lane.h   halving, the list has them at the start
  *
  * The sums of rows of few edges are asked for one group earlier, of others the last one, and their
- * windows for all rows before the first is looked at. The words of a slot are drawn for all lanes
- * at once (philox.c). Edges then go through the pipeline of khop_pipe.h.
+ * windows before rows of few edges are drawn. The random numbers of a slot are made for a whole
+ * group at once (philox.c). Edges then go through the pipeline of khop_pipe.h.
  *
  * Rows of at most `fanout` edges, unless it is with replacement, and all rows when it is -1, are
  * not drawn: they give the edges that have a weight, which is what the definition comes to.
@@ -38,15 +38,30 @@
 #include "kernels/cpu/khop_pipe.h"
 #include "kernels/cpu/weighted_lane.h"
 #include "kernels/cpu/weighted_long.h"
+#include "kernels/cpu/weighted_points.h"
 #include "kernels/cpu/weighted_short.h"
 #include "kernels/excluded_internal.h"
 #include "kernels/kernels_internal.h"
 #include "kernels/weighted_internal.h"
 
 enum {
-    LANES = SL_CPU_PHILOX_LANES,
+    LANES = SL_WEIGHTED_ROWS,
     LANE_SLOTS = 2048,     // slots of all lanes together, unless one row has more
     GROUPS_PER_THREAD = 8, // of weight_prefix, so that a thread that met a hub can be helped
+};
+
+/*
+ * How a row is drawn: as a short row of some size, as a long one, not at all, or in a lane. Rows
+ * are put into lists by this, so that no branch depends on a row until it is drawn.
+ */
+enum way { LONG = SL_WEIGHTED_SHORT_SIZES, ALL, LANE, WAYS };
+
+// A row of the group.
+struct row {
+    uint64_t first;
+    uint32_t degree;
+    uint32_t way;
+    struct sl_excluded_row out;
 };
 
 struct hop {
@@ -56,12 +71,15 @@ struct hop {
     uint32_t n_lanes; // rows of a group
     uint64_t n_edges;
     struct sl_khop_pipe pipe;
+    struct row row[LANES];
+    uint32_t n[WAYS], of_way[WAYS][LANES];
+    struct sl_weighted_drawn drawn[LANES]; // of rows that are not drawn in lanes
     struct sl_weighted_lane lane[LANES];
     struct sl_weighted_shorts shorts;
     struct sl_weighted_longs longs;
-    uint32_t long_of[LANES];   // a lane's row there
-    uint32_t words[LANES * 4]; // Philox blocks of a pair of slots
-    char *lanes, *spare;       // memory of the lanes; of those of rows with excluded edges
+    struct sl_weighted_points points; // of short and long rows
+    uint32_t words[LANES * 4];        // of lanes: Philox blocks of a pair of slots
+    char *lanes, *spare;              // memory of the lanes; of those of rows with excluded edges
     size_t lane_bytes;
 };
 
@@ -103,8 +121,9 @@ SL_INLINE int push_all(struct hop *hop, uint64_t first, uint64_t degree, double 
     uint64_t *edges;
     SL_TRY(make_room(hop, degree, &edges));
     if (edges && t->weights_positive) {
-        for (uint64_t j = 0; j < degree; j++)
-            edges[j] = first + j;
+        for (uint64_t j = 0; j < degree; j += SL_KHOP_PIPE_STRIDE)
+            for (uint64_t i = j; i < j + SL_KHOP_PIPE_STRIDE; i++)
+                edges[i] = first + i;
         have_pushed(hop, (uint32_t)degree);
         return SL_OK;
     }
@@ -156,25 +175,27 @@ SL_INLINE int push_some(struct hop *hop, uint64_t first, const uint32_t *at, uin
 
 // ---- draws --------------------------------------------------------------------------------------
 
-// The sums that the row's first draw of k will look at; its offsets are there already.
+// The sums that the row's first draw of k will look at; its offsets are there already. Without a
+// branch for rows that are not drawn: these ask for what is there.
 SL_INLINE void prefetch_sums(const struct sl_khop_args *args, uint32_t k, uint64_t row)
 {
     const struct sl_topology_view *t = args->topology;
     if (row >= args->n_dst)
         return;
     const uint64_t *indptr = &t->indptr[args->rows[row]];
-    uint64_t degree = indptr[1] - indptr[0];
-    if (degree == 0 || (degree <= k && t->weights_positive))
-        return;
-    const double *prefix = t->weight_prefix + indptr[0];
-    const uint64_t line = SL_CACHE_LINE / sizeof *prefix;
+    const uint64_t degree = indptr[1] - indptr[0], line = SL_CACHE_LINE / sizeof(double);
+    const bool is = degree > (t->weights_positive && !args->replace ? k : 0);
+    const double *prefix = is ? t->weight_prefix + indptr[0] : (const double *)(const void *)indptr;
+    const uint64_t last = is ? degree - 1 : 0;
     // Of few edges these are all lines. A long row's first windows are asked for as they are known.
-    __builtin_prefetch(prefix + degree - 1);
-    if (degree > SL_WEIGHTED_SHORT && k <= SL_WEIGHTED_LONG_FANOUT)
-        return;
-    __builtin_prefetch(prefix);
-    for (uint64_t j = line; j < SL_MIN(degree - 1, (uint64_t)SL_WEIGHTED_SHORT); j += line)
-        __builtin_prefetch(prefix + j);
+    const bool some = degree <= SL_WEIGHTED_SHORT || k > SL_WEIGHTED_LONG_FANOUT;
+    const uint64_t most = some ? last : 0;
+    __builtin_prefetch(prefix + last);
+    for (uint64_t j = 0; j < 4 * line; j += line)
+        __builtin_prefetch(prefix + SL_MIN(j, most));
+    if (__builtin_expect(most > 4 * line, 0))
+        for (uint64_t j = 4 * line; j < SL_MIN(most, (uint64_t)SL_WEIGHTED_SHORT); j += line)
+            __builtin_prefetch(prefix + j);
 }
 
 // The words of slot and slot + 1 for the group's rows; slot is even.
@@ -194,17 +215,14 @@ SL_INLINE void draw_words(struct hop *hop, uint32_t row, uint32_t slot)
     }
 }
 
-// Draws for the rows that have been taken up: short ones, long ones and those of n lanes.
-SL_INLINE void draw(struct hop *hop, uint32_t row, uint32_t *drawn, uint32_t n)
+// Draws for the n rows of lanes.
+SL_INLINE void draw_lanes(struct hop *hop, uint32_t row, uint32_t *drawn, uint32_t n)
 {
     uint32_t searching[LANES];
-    sl_weighted_shorts_copy(&hop->shorts);
-    for (uint32_t slot = 0; slot < hop->k; slot++) {
+    for (uint32_t slot = 0; slot < hop->k && n > 0; slot++) {
         uint32_t kept = 0, n_searching = 0;
         if ((slot & 1) == 0)
             draw_words(hop, row, slot);
-        sl_weighted_shorts_draw(&hop->shorts, hop->words + 2 * (slot & 1));
-        sl_weighted_longs_draw(&hop->longs, hop->words + 2 * (slot & 1));
         for (uint32_t i = 0; i < n; i++) {
             struct sl_weighted_lane *lane = &hop->lane[drawn[i]];
             if (!(lane->left > 0))
@@ -235,32 +253,14 @@ SL_INLINE void draw(struct hop *hop, uint32_t row, uint32_t *drawn, uint32_t n)
     }
 }
 
-// How a row is drawn.
-enum way { ALL, SHORT, LONG, LANE };
-
-SL_INLINE enum way way_of(const struct hop *hop, uint64_t degree, struct sl_excluded_row out)
+SL_INLINE uint32_t way_of(const struct hop *hop, uint64_t degree, struct sl_excluded_row out)
 {
-    if (hop->replaces)
-        return degree > out.n ? LANE : ALL;
-    if (degree - out.n <= hop->k)
-        return ALL;
-    if (__builtin_expect(out.n > 0, 0))
-        return LANE;
-    if (degree <= SL_WEIGHTED_SHORT)
-        return SHORT;
-    return hop->k <= SL_WEIGHTED_LONG_FANOUT && degree <= SL_WEIGHTED_LONG_DEGREE ? LONG : LANE;
-}
-
-// Takes up row + l.
-SL_INLINE void open_row(struct hop *hop, uint32_t l, const double *prefix, uint32_t degree,
-                        enum way way)
-{
-    switch (way) {
-    case ALL: break;
-    case SHORT: sl_weighted_shorts_open(&hop->shorts, l, prefix, degree); break;
-    case LONG: hop->long_of[l] = sl_weighted_longs_open(&hop->longs, l, prefix, degree); break;
-    case LANE: sl_weighted_lane_open(&hop->lane[l], prefix, degree); break;
-    }
+    if (__builtin_expect(hop->replaces || out.n > 0 || hop->k > SL_WEIGHTED_LONG_FANOUT ||
+                             degree > SL_WEIGHTED_LONG_DEGREE,
+                         0))
+        return hop->replaces ? (degree > out.n ? LANE : ALL) : degree - out.n > hop->k ? LANE : ALL;
+    const uint32_t size = sl_weighted_size(degree);
+    return degree <= hop->k ? ALL : size;
 }
 
 // Takes up row + l, of which edges are excluded, in a lane of its own memory, from *spare on.
@@ -288,69 +288,98 @@ static size_t spare_bytes(const struct sl_khop_args *args, uint32_t n_lanes, uin
     return most;
 }
 
-// A row's edges: those that were drawn, or all when no weight is left. Each way ends in the same
-// calls, because what they are inlined as is large.
-SL_INLINE int push_edges(struct hop *hop, uint32_t l, uint64_t first, uint64_t degree,
-                         struct sl_excluded_row out)
+// The same, where `at` has room for whole strides: no loop's length depends on the row, mostly.
+SL_INLINE int push_strides(struct hop *hop, uint64_t first, const uint32_t *at, uint32_t n)
 {
-    const struct sl_weighted_longs *longs = &hop->longs;
-    const struct sl_weighted_short *row = &hop->shorts.row[l];
+    uint64_t *edges;
+    SL_TRY(make_room(hop, n, &edges));
+    if (__builtin_expect(!edges, 0))
+        return push_some(hop, first, at, n);
+    for (uint32_t j = 0; j < n; j += SL_KHOP_PIPE_STRIDE)
+        for (uint32_t i = j; i < j + SL_KHOP_PIPE_STRIDE; i++)
+            edges[i] = first + at[i];
+    have_pushed(hop, n);
+    return SL_OK;
+}
+
+#define EIGHT(n) n, n + 1, n + 2, n + 3, n + 4, n + 5, n + 6, n + 7
+static const uint32_t every[SL_WEIGHTED_SLOTS] = {EIGHT(0),  EIGHT(8),  EIGHT(16), EIGHT(24),
+                                                  EIGHT(32), EIGHT(40), EIGHT(48), EIGHT(56)};
+
+// A row's edges: those that were drawn, or all when no weight is left.
+SL_INLINE int push_edges(struct hop *hop, uint32_t l)
+{
+    const struct row *row = &hop->row[l];
+    const struct sl_weighted_drawn *drawn = &hop->drawn[l];
+    const bool all = row->way == ALL;
+    const bool known = all && hop->args->topology->weights_positive && row->out.n == 0 &&
+                       row->degree <= SL_WEIGHTED_SLOTS;
+    if (__builtin_expect(known || (row->way < ALL && drawn->left > 0), 1))
+        return push_strides(hop, row->first, all ? every : drawn->at, all ? row->degree : drawn->n);
+    if (row->way != LANE)
+        return push_row(hop, row->first, row->degree, row->out);
     struct sl_weighted_lane *lane = &hop->lane[l];
-    const enum way way = way_of(hop, degree, out);
-    uint32_t r = hop->long_of[l], n = 0;
-    const uint32_t *drawn = NULL;
-    double left = 0;
-    switch (way) {
-    case ALL: break;
-    case SHORT: left = row->left, drawn = row->drawn, n = row->n_drawn; break;
-    case LONG: left = longs->left[r], drawn = longs->drawn[r], n = longs->n_drawn[r]; break;
-    case LANE: left = lane->left, drawn = lane->drawn, n = lane->n_drawn; break;
-    }
-    if (left > 0)
-        return push_some(hop, first, drawn, n);
-    if (way != LANE)
-        return push_row(hop, first, degree, out);
-    if (__builtin_expect(out.n > 0, 0))
-        sl_weighted_lane_strip(lane, out);
+    if (lane->left > 0)
+        return push_some(hop, row->first, lane->drawn, lane->n_drawn);
+    if (__builtin_expect(row->out.n > 0, 0))
+        sl_weighted_lane_strip(lane, row->out);
     for (uint32_t c = 0; c < lane->n_chunks; c++)
-        SL_TRY(push_some(hop, first, lane->chunks[c]->at, lane->chunks[c]->n));
+        SL_TRY(push_some(hop, row->first, lane->chunks[c]->at, lane->chunks[c]->n));
+    return SL_OK;
+}
+
+// Lists row + l, and asks for what rows behind it will want.
+SL_INLINE int list_row(struct hop *hop, uint32_t row, uint32_t l)
+{
+    const struct sl_khop_args *args = hop->args;
+    const struct sl_topology_view *t = args->topology;
+    const uint64_t *indptr = &t->indptr[args->rows[row + l]];
+    const uint64_t first = indptr[0], degree = indptr[1] - first;
+    if (__builtin_expect(degree >= UINT32_MAX, 0))
+        return sl_khop_fail_degree(args, row + l, degree);
+    sl_khop_fetch_row(args, (uint64_t)row + l + 2 * (uint64_t)hop->n_lanes);
+    prefetch_sums(args, hop->k, (uint64_t)row + l + hop->n_lanes);
+    struct row *its = &hop->row[l];
+    its->first = first;
+    its->degree = (uint32_t)degree;
+    its->out = sl_excluded_row(args->excluded, row + l);
+    its->way = way_of(hop, degree, its->out);
+    hop->shorts.prefix[l] = t->weight_prefix + first;
+    hop->shorts.degree[l] = (uint32_t)degree;
+    hop->of_way[its->way][hop->n[its->way]++] = l;
     return SL_OK;
 }
 
 // Samples the rows row .. row + n - 1.
 SL_INLINE int sample_group(struct hop *hop, uint32_t row, uint32_t n)
 {
-    const struct sl_khop_args *args = hop->args;
-    const struct sl_topology_view *t = args->topology;
-    uint32_t in_lanes[LANES], n_in_lanes = 0, n_drawn = 0;
     char *spare = hop->spare;
-    sl_weighted_shorts_reset(&hop->shorts);
-    sl_weighted_longs_reset(&hop->longs);
-    for (uint32_t l = 0; l < n; l++) {
-        uint64_t first = t->indptr[args->rows[row + l]];
-        uint64_t degree = t->indptr[args->rows[row + l] + 1] - first;
-        if (__builtin_expect(degree >= UINT32_MAX, 0))
-            return sl_khop_fail_degree(args, row + l, degree);
-        sl_khop_fetch_row(args, (uint64_t)row + l + 2 * (uint64_t)hop->n_lanes);
-        prefetch_sums(args, hop->k, (uint64_t)row + l + hop->n_lanes);
-        const struct sl_excluded_row out = sl_excluded_row(args->excluded, row + l);
-        enum way way = way_of(hop, degree, out);
-        if (__builtin_expect(way == LANE && out.n > 0, 0))
-            open_excluding(hop, l, t->weight_prefix + first, (uint32_t)degree, out, &spare);
-        else
-            open_row(hop, l, t->weight_prefix + first, (uint32_t)degree, way);
-        in_lanes[n_in_lanes] = l;
-        n_in_lanes += way == LANE;
-        n_drawn += way != ALL;
+    memset(hop->n, 0, sizeof hop->n);
+    for (uint32_t l = 0; l < n; l++)
+        SL_TRY(list_row(hop, row, l));
+    if (hop->n[ALL] + hop->n[LANE] < n) {
+        sl_weighted_points_make(&hop->points, hop->args, row, hop->k);
+        sl_weighted_longs_reset(&hop->longs);
+        for (uint32_t i = 0; i < hop->n[LONG]; i++) {
+            const uint32_t l = hop->of_way[LONG][i];
+            sl_weighted_longs_open(&hop->longs, l, hop->shorts.prefix[l], hop->shorts.degree[l]);
+        }
+        sl_weighted_longs_ask(&hop->longs, hop->k, &hop->points);
+        sl_weighted_shorts_draw(&hop->shorts, hop->k, &hop->points);
+        sl_weighted_longs_draw(&hop->longs, hop->k, &hop->points);
     }
-    if (n_drawn > 0)
-        draw(hop, row, in_lanes, n_in_lanes);
+    for (uint32_t i = 0; i < hop->n[LANE]; i++) {
+        const uint32_t l = hop->of_way[LANE][i];
+        const struct row *its = &hop->row[l];
+        if (its->out.n > 0)
+            open_excluding(hop, l, hop->shorts.prefix[l], its->degree, its->out, &spare);
+        else
+            sl_weighted_lane_open(&hop->lane[l], hop->shorts.prefix[l], its->degree);
+    }
+    draw_lanes(hop, row, hop->of_way[LANE], hop->n[LANE]);
     for (uint32_t l = 0; l < n; l++) {
-        uint64_t first = t->indptr[args->rows[row + l]];
-        uint64_t degree = t->indptr[args->rows[row + l] + 1] - first;
-        const struct sl_excluded_row out = sl_excluded_row(args->excluded, row + l);
-        SL_TRY(push_edges(hop, l, first, degree, out));
-        args->indptr[row + l + 1] = (uint32_t)hop->n_edges;
+        SL_TRY(push_edges(hop, l));
+        hop->args->indptr[row + l + 1] = (uint32_t)hop->n_edges;
     }
     for (uint32_t l = 0; __builtin_expect(spare != hop->spare, 0) && l < n; l++)
         sl_weighted_lane_init(&hop->lane[l], hop->k, hop->lanes + l * hop->lane_bytes);
@@ -366,6 +395,9 @@ SL_SIMD(int, sample, (const struct sl_khop_args *args), (args))
     hop.n_edges = hop.pipe.n_done = sl_khop_first_edge(args);
     hop.pipe.n_fresh = hop.pipe.n = hop.pipe.read = 0;
     hop.n_lanes = LANES;
+    hop.shorts.drawn = hop.longs.drawn = hop.drawn;
+    hop.shorts.n = hop.n;
+    hop.shorts.of_size = hop.of_way;
     hop.lanes = hop.spare = NULL;
     hop.lane_bytes = 0;
     if (args->fanout > 0) {

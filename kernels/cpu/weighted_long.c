@@ -1,8 +1,8 @@
 /*
  * weighted_long.c - see weighted_long.h.
  *
- * Loops over rows are plain C for the vectoriser, in f64 throughout so that all have as many lanes;
- * those that a vector has too many compute something that nobody reads.
+ * Loops over rows take vectors of four, in f64 throughout so that all have as many lanes; those
+ * that a vector has too many compute something that nobody reads.
  */
 #include "kernels/cpu/weighted_long.h"
 
@@ -11,42 +11,49 @@
 #include "kernels/cpu/vector.h"
 #include "kernels/weighted_internal.h"
 
-enum { ROWS = SL_WEIGHTED_LONG_ROWS, WINDOW = SL_WEIGHTED_WINDOW, STEP = 8 };
+enum { ROWS = SL_WEIGHTED_LONG_ROWS, WINDOW = SL_WEIGHTED_WINDOW, STEP = 4 };
+
+typedef double v4 __attribute__((vector_size(32), may_alias));
+typedef int64_t v4_bits __attribute__((vector_size(32)));
+
+// a where `is` holds, else b. Of a choice in a loop over memory GCC 12 makes a store of some lanes,
+// which the next load has to wait for.
+#define PICK(is, a, b) ((v4)(((is) & (v4_bits)(a)) | (~(is) & (v4_bits)(b))))
 
 // Searches in hand: a row's edge is at low .. end - 1, and these lie closed up between the points
 // before and behind.
 struct search {
-    sl_weighted_row_doubles x, shift, low, end, before, behind;
+    _Alignas(32) sl_weighted_row_doubles x;
+    sl_weighted_row_doubles shift, low, end, before, behind;
     int32_t window[ROWS]; // the sums that are looked at next begin here
     uint32_t edge[ROWS];
     uint32_t still[ROWS], n; // rows that go on
 };
 
-SL_INLINE void begin(const struct sl_weighted_longs *s, const uint32_t *words, uint32_t rows,
-                     struct search *f)
+SL_INLINE void begin(const struct sl_weighted_longs *s, const struct sl_weighted_points *points,
+                     uint32_t rows, struct search *f)
 {
-    for (uint32_t r = 0; r < s->n; r++) {
-        const uint32_t *word = words + 4 * (size_t)s->word[r];
-        f->x[r] = sl_weighted_point(sl_weighted_bits(word[0], word[1]), s->left[r]);
+    for (uint32_t r = 0; r < s->n; r++)
+        f->x[r] = sl_weighted_point_of(points, s->slot, s->row[r]) * s->left[r];
+    for (uint32_t r = 0; r < rows; r += STEP) {
+        const v4 x = *(const v4 *)&f->x[r];
+        v4 shift = {0}, low = {0}, before = {0};
+        v4 end = *(const v4 *)&s->at[0][r], behind = *(const v4 *)&s->start[0][r];
+        for (uint32_t j = 0; j < s->slot; j++) {
+            const v4 start = *(const v4 *)&s->start[j][r], weight = *(const v4 *)&s->weight[j][r];
+            const v4_bits is = start <= x;
+            shift += PICK(is, weight, (v4){0});
+            low = PICK(is, *(const v4 *)&s->at[j][r] + 1, low);
+            before = PICK(is, start, before);
+            end = PICK(is, *(const v4 *)&s->at[j + 1][r], end);
+            behind = PICK(is, *(const v4 *)&s->start[j + 1][r], behind);
+        }
+        *(v4 *)&f->shift[r] = shift;
+        *(v4 *)&f->low[r] = low;
+        *(v4 *)&f->before[r] = before;
+        *(v4 *)&f->end[r] = end;
+        *(v4 *)&f->behind[r] = behind;
     }
-    for (uint32_t r = 0; r < rows; r++) {
-        f->shift[r] = f->low[r] = f->before[r] = 0;
-        f->end[r] = s->at[0][r];
-        f->behind[r] = s->start[0][r];
-    }
-    for (uint32_t j = 0; j < s->slot; j++)
-        for (uint32_t r = 0; r < rows; r += STEP)
-            for (uint32_t i = r; i < r + STEP; i++) {
-                const double start = s->start[j][i], at = s->at[j][i];
-                const double next = s->at[j + 1][i], behind = s->start[j + 1][i];
-                const double gone = f->shift[i] + s->weight[j][i];
-                const int is = start <= f->x[i];
-                f->shift[i] = is ? gone : f->shift[i];
-                f->low[i] = is ? at + 1 : f->low[i];
-                f->before[i] = is ? start : f->before[i];
-                f->end[i] = is ? next : f->end[i];
-                f->behind[i] = is ? behind : f->behind[i];
-            }
 }
 
 // The window around the middle of what lies in question, or at a share of it, within the row.
@@ -133,7 +140,7 @@ SL_INLINE void find(const struct sl_weighted_longs *s, struct search *f, uint32_
 // The edges that were found leave their rows.
 SL_INLINE void take(struct sl_weighted_longs *s, const struct search *f, uint32_t rows)
 {
-    sl_weighted_row_doubles at = {0}, start = {0}, weight = {0}, gone = {0};
+    _Alignas(32) sl_weighted_row_doubles at = {0}, start = {0}, weight = {0}, gone = {0};
     for (uint32_t r = 0; r < s->n; r++) {
         const int is = s->left[r] > 0; // else nothing was found
         const uint32_t edge = is ? f->edge[r] : 0;
@@ -141,42 +148,66 @@ SL_INLINE void take(struct sl_weighted_longs *s, const struct search *f, uint32_
         at[r] = is ? edge : s->degree[r];
         weight[r] = gone[r] = is ? s->prefix[r][edge] - before : 0;
         start[r] = before - f->shift[r];
-        s->drawn[r][s->n_drawn[r]] = edge;
+        s->drawn[s->row[r]].at[s->n_drawn[r]] = edge;
         s->n_drawn[r] += (uint32_t)is;
     }
     // Each goes up to its place, and moves those from there on; they begin earlier without it.
-    for (uint32_t j = 0; j <= s->slot; j++)
-        for (uint32_t r = 0; r < rows; r += STEP)
-            for (uint32_t i = r; i < r + STEP; i++) {
-                const double its_at = s->at[j][i], its_weight = s->weight[j][i];
-                const double its_start = s->start[j][i];
-                const int is = its_at >= at[i];
-                s->at[j][i] = is ? at[i] : its_at;
-                s->start[j][i] = is ? start[i] : its_start;
-                s->weight[j][i] = is ? weight[i] : its_weight;
-                at[i] = is ? its_at : at[i];
-                start[i] = is ? its_start - gone[i] : start[i];
-                weight[i] = is ? its_weight : weight[i];
-            }
-    for (uint32_t r = 0; r < rows; r++) {
-        s->at[s->slot + 1][r] = at[r];
-        s->start[s->slot + 1][r] = start[r];
-        s->left[r] -= gone[r];
+    for (uint32_t r = 0; r < rows; r += STEP) {
+        v4 its_at = *(const v4 *)&at[r], its_start = *(const v4 *)&start[r];
+        v4 its_weight = *(const v4 *)&weight[r];
+        const v4 less = *(const v4 *)&gone[r];
+        for (uint32_t j = 0; j <= s->slot; j++) {
+            const v4 there = *(const v4 *)&s->at[j][r], from = *(const v4 *)&s->start[j][r];
+            const v4 weighs = *(const v4 *)&s->weight[j][r];
+            const v4_bits is = there >= its_at;
+            *(v4 *)&s->at[j][r] = PICK(is, its_at, there);
+            *(v4 *)&s->start[j][r] = PICK(is, its_start, from);
+            *(v4 *)&s->weight[j][r] = PICK(is, its_weight, weighs);
+            its_at = PICK(is, there, its_at);
+            its_start = PICK(is, from - less, its_start);
+            its_weight = PICK(is, weighs, its_weight);
+        }
+        *(v4 *)&s->at[s->slot + 1][r] = its_at;
+        *(v4 *)&s->start[s->slot + 1][r] = its_start;
+        *(v4 *)&s->weight[s->slot + 1][r] = its_weight;
+        *(v4 *)&s->left[r] -= less;
     }
 }
 
-SL_SIMD_VOID(draw, (struct sl_weighted_longs * s, const uint32_t *words), (s, words))
+SL_SIMD_VOID(draw,
+             (struct sl_weighted_longs * s, uint32_t k, const struct sl_weighted_points *points),
+             (s, k, points))
 {
     struct search f;
     const uint32_t rows = (uint32_t)sl_align_up(s->n, STEP);
-    begin(s, words, rows, &f);
-    find(s, &f, rows);
-    take(s, &f, rows);
-    s->slot++;
+    for (uint32_t r = 0; r < s->n; r++) {
+        s->left[r] = s->start[0][r] = s->prefix[r][s->degree[r] - 1];
+        s->at[0][r] = s->degree[r];
+    }
+    for (; s->slot < k; s->slot++) {
+        begin(s, points, rows, &f);
+        find(s, &f, rows);
+        take(s, &f, rows);
+    }
+    for (uint32_t r = 0; r < s->n; r++) {
+        s->drawn[s->row[r]].n = s->n_drawn[r];
+        s->drawn[s->row[r]].left = s->left[r];
+    }
 }
 
-void sl_weighted_longs_draw(struct sl_weighted_longs *s, const uint32_t *words)
+void sl_weighted_longs_draw(struct sl_weighted_longs *s, uint32_t k,
+                            const struct sl_weighted_points *points)
 {
     if (s->n > 0)
-        draw(s, words);
+        draw(s, k, points);
+}
+
+void sl_weighted_longs_ask(const struct sl_weighted_longs *s, uint32_t k,
+                           const struct sl_weighted_points *points)
+{
+    for (uint32_t r = 0; r < s->n; r++)
+        for (uint32_t slot = 0; slot < k; slot++) {
+            const double share = sl_weighted_point_of(points, slot, s->row[r]);
+            ask_for(s->prefix[r] + window_at(0, s->degree[r], share, s->degree[r]));
+        }
 }

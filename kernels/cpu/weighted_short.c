@@ -1,8 +1,10 @@
 /*
  * weighted_short.c - see weighted_short.h.
  *
- * A row has 8, 16, 32 or 64 sums, those behind its last edge infinite. Rows of one size follow each
- * other: no branch depends on a row, and the steps of different rows overlap.
+ * A row has 8, 16, 32 or 64 sums, those behind its last edge infinite, and rows of one size follow
+ * each other: no branch depends on a row. With AVX-512 the draws of AT_ONCE rows take turns, their
+ * sums in registers; what waits for a draw of one row would leave the processor no room to begin
+ * with the next one.
  *
  * Intrinsics, since GCC 12 makes no bits of a comparison of vectors; plain C for the rest.
  */
@@ -11,79 +13,89 @@
 #include <math.h>
 
 #include "common/base/isa.h"
+#include "common/base/simd.h"
+#include "kernels/cpu/cpu_internal.h"
 #include "kernels/weighted_internal.h"
 
 #define INLINE static inline __attribute__((always_inline))
 
-// What all instruction sets have of a copy; the sums are next.
-INLINE void open_row(struct sl_weighted_shorts *s, uint32_t r)
+_Static_assert((int)SL_WEIGHTED_ROWS == (int)SL_CPU_PHILOX_LANES, "blocks are made for a group");
+
+// ---- points -------------------------------------------------------------------------------------
+
+SL_SIMD_VOID(convert, (const uint64_t *words, double *points), (words, points))
 {
-    struct sl_weighted_short *row = &s->row[r];
-    row->none[7] = 0;
-    row->left = s->prefix[r][s->degree[r] - 1];
-    row->n_drawn = 0;
+    for (uint32_t j = 0; j < 2 * SL_WEIGHTED_ROWS; j++) { // the high word comes first
+        const uint64_t bits = (words[j] & 0xffffffffu) >> 11 << 32 | words[j] >> 32;
+        points[j] = (double)(int64_t)bits * SL_WEIGHTED_LEAST;
+    }
 }
 
-INLINE double point_of(const struct sl_weighted_short *row, const uint32_t *word)
+void sl_weighted_points_make(struct sl_weighted_points *points, const struct sl_khop_args *args,
+                             uint32_t first, uint32_t k)
 {
-    return sl_weighted_point(sl_weighted_bits(word[0], word[1]), row->left);
+    union {
+        uint32_t word[4 * SL_WEIGHTED_ROWS];
+        uint64_t pair[2 * SL_WEIGHTED_ROWS];
+    } of;
+    for (uint32_t slot = 0; slot < k; slot += 2) {
+        sl_cpu_philox_words(args->seed, args->stream, sl_weighted_tag(args->hop, slot), args->batch,
+                            args->epoch, (uint64_t)(slot / 2) << 32 | first, SL_WEIGHTED_ROWS,
+                            of.word);
+        convert(of.pair, points->of[slot / 2]);
+    }
 }
 
-// The edge leaves; returns its weight.
-INLINE double take(struct sl_weighted_short *row, uint32_t edge)
-{
-    // sums[-1] is none[7]
-    double weight = row->sums[edge] - (&row->none[7])[edge];
-    row->drawn[row->n_drawn++] = edge;
-    row->left -= weight;
-    return weight;
-}
-
-INLINE void step_plain(struct sl_weighted_short *row, const uint32_t *word, uint32_t n)
-{
-    double x = point_of(row, word);
-    uint32_t edge = 0;
-    for (uint32_t j = 0; j < n; j++)
-        edge += row->sums[j] <= x;
-    double weight = take(row, edge);
-    for (uint32_t j = edge; j < n; j++)
-        row->sums[j] -= weight;
-}
-
-INLINE void copy_plain(struct sl_weighted_shorts *s, uint32_t r, uint32_t n)
-{
-    const uint32_t degree = s->degree[r];
-    open_row(s, r);
-    for (uint32_t j = 0; j < n; j++)
-        s->row[r].sums[j] = j < degree ? s->prefix[r][j] : INFINITY;
-}
+// ---- draws --------------------------------------------------------------------------------------
 
 // For the rows of all sizes, each with its number of sums as a constant.
-#define EACH(action)                                                                               \
-    for (uint32_t i = 0; i < s->n[0]; i++)                                                         \
-        action(s->of_size[0][i], 8);                                                               \
-    for (uint32_t i = 0; i < s->n[1]; i++)                                                         \
-        action(s->of_size[1][i], 16);                                                              \
-    for (uint32_t i = 0; i < s->n[2]; i++)                                                         \
-        action(s->of_size[2][i], 32);                                                              \
-    for (uint32_t i = 0; i < s->n[3]; i++)                                                         \
-        action(s->of_size[3][i], 64);
-#define STEP(of, r, n)                                                                             \
-    do {                                                                                           \
-        if (s->row[r].left > 0)                                                                    \
-            step_##of(&s->row[r], words + 4 * (size_t)(r), n);                                     \
-    } while (0)
-// The two bodies for an instruction set.
-#define BODIES(of, target)                                                                         \
-    target static void copy_all_##of(struct sl_weighted_shorts *s){                                \
-        EACH(COPY_##of)} target static void draw_##of(struct sl_weighted_shorts *s,                \
-                                                      const uint32_t *words)                       \
+#define DRAWS(of, target)                                                                          \
+    target static void draw_##of(struct sl_weighted_shorts *s, uint32_t k,                         \
+                                 const struct sl_weighted_points *points)                          \
     {                                                                                              \
-        EACH(STEP_##of)                                                                            \
+        for (uint32_t i = 0; i < s->n[0]; i++)                                                     \
+            row_##of(s, s->of_size[0][i], k, points, 8);                                           \
+        for (uint32_t i = 0; i < s->n[1]; i++)                                                     \
+            row_##of(s, s->of_size[1][i], k, points, 16);                                          \
+        for (uint32_t i = 0; i < s->n[2]; i++)                                                     \
+            row_##of(s, s->of_size[2][i], k, points, 32);                                          \
+        for (uint32_t i = 0; i < s->n[3]; i++)                                                     \
+            row_##of(s, s->of_size[3][i], k, points, 64);                                          \
     }
-#define COPY_plain(r, n) copy_plain(s, r, n)
-#define STEP_plain(r, n) STEP(plain, r, n)
-BODIES(plain, )
+
+// Where the row's next point lies.
+INLINE double point_of(const struct sl_weighted_points *points, uint32_t slot, uint32_t r,
+                       double left)
+{
+    return sl_weighted_point_of(points, slot, r) * left;
+}
+
+INLINE void row_plain(struct sl_weighted_shorts *s, uint32_t r, uint32_t k,
+                      const struct sl_weighted_points *points, const uint32_t n)
+{
+    struct sl_weighted_drawn *drawn = &s->drawn[r];
+    const double *prefix = s->prefix[r];
+    const uint32_t degree = s->degree[r];
+    double sums[SL_WEIGHTED_SHORT], left = prefix[degree - 1];
+    uint32_t slot = 0;
+    for (uint32_t j = 0; j < n; j++)
+        sums[j] = j < degree ? prefix[j] : INFINITY;
+    for (; slot < k && left > 0; slot++) {
+        const double x = point_of(points, slot, r, left);
+        uint32_t edge = 0;
+        for (uint32_t j = 0; j < n; j++)
+            edge += sums[j] <= x;
+        const double weight = prefix[edge] - (edge > 0 ? prefix[edge - 1] : 0.0);
+        for (uint32_t j = edge; j < n; j++)
+            sums[j] -= weight;
+        drawn->at[slot] = edge;
+        left -= weight;
+    }
+    drawn->n = slot;
+    drawn->left = left;
+}
+
+DRAWS(plain, )
 
 #if defined(__x86_64__) && !defined(SL_SANITIZED)
 
@@ -91,88 +103,135 @@ BODIES(plain, )
 
 #define AVX512 __attribute__((target("arch=x86-64-v4")))
 
-AVX512 INLINE void step_avx512(struct sl_weighted_short *row, const uint32_t *word, uint32_t n)
+enum { AT_ONCE = 4 }; // rows whose draws take turns
+_Static_assert(SL_WEIGHTED_ROWS % AT_ONCE == 0, "a list of rows has room for one several times");
+
+// The rows of r[0 .. AT_ONCE), which may be one several times. A row without weight goes on
+// with weights of 0.
+AVX512 INLINE void rows_avx512(struct sl_weighted_shorts *s, const uint32_t *r, uint32_t k,
+                               const struct sl_weighted_points *points, const uint32_t n)
 {
-    const __m512d x = _mm512_set1_pd(point_of(row, word));
-    uint64_t behind = 0; // the edges that do not lie before x
-    for (uint32_t j = 0; j < n; j += 8)
-        behind |= (uint64_t)_mm512_cmp_pd_mask(_mm512_load_pd(row->sums + j), x, _CMP_GT_OQ) << j;
-    const __m512d weight = _mm512_set1_pd(take(row, (uint32_t)__builtin_ctzll(behind)));
-    for (uint32_t j = 0; j < n; j += 8) {
-        __m512d sums = _mm512_load_pd(row->sums + j);
-        _mm512_store_pd(row->sums + j,
-                        _mm512_mask_sub_pd(sums, (__mmask8)(behind >> j), sums, weight));
+    _Alignas(64) double weights[AT_ONCE][SL_WEIGHTED_SHORT + 8];
+    __m512d sums[AT_ONCE][SL_WEIGHTED_SHORT / 8];
+    const double *u[AT_ONCE];
+    double left[AT_ONCE];
+    uint32_t n_drawn[AT_ONCE] = {0}, *drawn[AT_ONCE];
+#pragma GCC unroll 4
+    for (uint32_t i = 0; i < AT_ONCE; i++) {
+        const double *prefix = s->prefix[r[i]];
+        const uint64_t there = UINT64_MAX >> (64 - s->degree[r[i]]);
+        __m512i before = _mm512_setzero_si512();
+        left[i] = prefix[s->degree[r[i]] - 1];
+        u[i] = &points->of[0][2 * r[i]];
+        drawn[i] = s->drawn[r[i]].at;
+        weights[i][n] = 0; // where a row without weight looks
+#pragma GCC unroll 8
+        for (uint32_t v = 0; v < n / 8; v++) {
+            const __mmask8 is = (__mmask8)(there >> 8 * v);
+            sums[i][v] = _mm512_mask_loadu_pd(_mm512_set1_pd(INFINITY), is, prefix + 8 * v);
+            const __m512i these = _mm512_castpd_si512(sums[i][v]);
+            const __m512d last = _mm512_castsi512_pd(_mm512_alignr_epi64(these, before, 7));
+            _mm512_store_pd(weights[i] + 8 * v, _mm512_maskz_sub_pd(is, sums[i][v], last));
+            before = these;
+        }
+    }
+    for (uint32_t slot = 0; slot < k; slot++) {
+        const uint32_t at = slot / 2 * (2 * SL_WEIGHTED_ROWS) + slot % 2;
+#pragma GCC unroll 4
+        for (uint32_t i = 0; i < AT_ONCE; i++) {
+            const __m512d x = _mm512_set1_pd(u[i][at] * left[i]);
+            uint64_t behind = n < 64 ? UINT64_C(1) << (n & 63) : 0; // edges not before x
+            __mmask8 is[SL_WEIGHTED_SHORT / 8];
+#pragma GCC unroll 8
+            for (uint32_t v = 0; v < n / 8; v++) {
+                is[v] = _mm512_cmp_pd_mask(sums[i][v], x, _CMP_GT_OQ);
+                behind |= (uint64_t)is[v] << 8 * v;
+            }
+            const uint32_t edge = (uint32_t)_tzcnt_u64(behind);
+            const __m512d weight = _mm512_set1_pd(weights[i][edge]);
+#pragma GCC unroll 8
+            for (uint32_t v = 0; v < n / 8; v++)
+                sums[i][v] = _mm512_mask_sub_pd(sums[i][v], is[v], sums[i][v], weight);
+            drawn[i][slot] = edge;
+            n_drawn[i] += left[i] > 0;
+            left[i] -= weights[i][edge];
+        }
+    }
+#pragma GCC unroll 4
+    for (uint32_t i = 0; i < AT_ONCE; i++) {
+        s->drawn[r[i]].n = n_drawn[i];
+        s->drawn[r[i]].left = left[i];
     }
 }
 
-AVX512 INLINE void copy_avx512(struct sl_weighted_shorts *s, uint32_t r, uint32_t n)
-{
-    const __m512d end = _mm512_set1_pd(INFINITY);
-    const uint64_t there = UINT64_MAX >> (64 - s->degree[r]);
-    open_row(s, r);
-    for (uint32_t j = 0; j < n; j += 8)
-        _mm512_store_pd(s->row[r].sums + j,
-                        _mm512_mask_loadu_pd(end, (__mmask8)(there >> j), s->prefix[r] + j));
-}
+#define SIZE(which, sums)                                                                          \
+    for (uint32_t i = 0; i < s->n[which]; i += AT_ONCE)                                            \
+        rows_avx512(s, s->of_size[which] + i, k, points, sums);
 
-#define COPY_avx512(r, n) copy_avx512(s, r, n)
-#define STEP_avx512(r, n) STEP(avx512, r, n)
-BODIES(avx512, AVX512)
+AVX512 static void draw_avx512(struct sl_weighted_shorts *s, uint32_t k,
+                               const struct sl_weighted_points *points)
+{
+    for (uint32_t c = 0; c < SL_WEIGHTED_SHORT_SIZES; c++) // the last rows are drawn with one twice
+        for (uint32_t i = s->n[c]; i % AT_ONCE != 0; i++)
+            s->of_size[c][i] = s->of_size[c][i - 1];
+    SIZE(0, 8) SIZE(1, 16) SIZE(2, 32) SIZE(3, 64)
+}
 
 #define AVX2 __attribute__((target("arch=x86-64-v3")))
 
-AVX2 INLINE void step_avx2(struct sl_weighted_short *row, const uint32_t *word, uint32_t n)
+AVX2 INLINE void row_avx2(struct sl_weighted_shorts *s, uint32_t r, uint32_t k,
+                          const struct sl_weighted_points *points, const uint32_t n)
 {
-    const __m256d x = _mm256_set1_pd(point_of(row, word));
-    uint64_t behind = 0;
-    for (uint32_t j = 0; j < n; j += 4) {
-        __m256d is = _mm256_cmp_pd(_mm256_load_pd(row->sums + j), x, _CMP_GT_OQ);
-        behind |= (uint64_t)_mm256_movemask_pd(is) << j;
+    struct sl_weighted_drawn *drawn = &s->drawn[r];
+    const double *prefix = s->prefix[r];
+    const uint32_t degree = s->degree[r];
+    _Alignas(32) double sums[SL_WEIGHTED_SHORT];
+    double left = prefix[degree - 1];
+    uint32_t slot = 0;
+    for (uint32_t j = 0; j < n; j++)
+        sums[j] = j < degree ? prefix[j] : INFINITY;
+    for (; slot < k && left > 0; slot++) {
+        const __m256d x = _mm256_set1_pd(point_of(points, slot, r, left));
+        uint64_t behind = 0;
+        for (uint32_t j = 0; j < n; j += 4) {
+            const __m256d is = _mm256_cmp_pd(_mm256_load_pd(sums + j), x, _CMP_GT_OQ);
+            behind |= (uint64_t)_mm256_movemask_pd(is) << j;
+        }
+        const uint32_t edge = (uint32_t)__builtin_ctzll(behind);
+        const double its = prefix[edge] - (edge > 0 ? prefix[edge - 1] : 0.0);
+        const __m256d weight = _mm256_set1_pd(its);
+        for (uint32_t j = 0; j < n; j += 4) {
+            const __m256d sum = _mm256_load_pd(sums + j);
+            const __m256d is = _mm256_cmp_pd(sum, x, _CMP_GT_OQ);
+            _mm256_store_pd(sums + j, _mm256_sub_pd(sum, _mm256_and_pd(is, weight)));
+        }
+        drawn->at[slot] = edge;
+        left -= its;
     }
-    const __m256d weight = _mm256_set1_pd(take(row, (uint32_t)__builtin_ctzll(behind)));
-    for (uint32_t j = 0; j < n; j += 4) {
-        __m256d sums = _mm256_load_pd(row->sums + j);
-        __m256d is = _mm256_cmp_pd(sums, x, _CMP_GT_OQ);
-        _mm256_store_pd(row->sums + j, _mm256_sub_pd(sums, _mm256_and_pd(is, weight)));
-    }
+    drawn->n = slot;
+    drawn->left = left;
 }
 
-#define COPY_avx2(r, n) copy_plain(s, r, n)
-#define STEP_avx2(r, n) STEP(avx2, r, n)
-BODIES(avx2, AVX2)
+DRAWS(avx2, AVX2)
 
-void sl_weighted_shorts_copy(struct sl_weighted_shorts *s)
+void sl_weighted_shorts_draw(struct sl_weighted_shorts *s, uint32_t k,
+                             const struct sl_weighted_points *points)
 {
     const enum sl_isa isa = sl_isa();
     if (isa >= SL_ISA_AVX512)
-        copy_all_avx512(s);
+        draw_avx512(s, k, points);
     else if (isa >= SL_ISA_AVX2)
-        copy_all_avx2(s);
+        draw_avx2(s, k, points);
     else
-        copy_all_plain(s);
-}
-
-void sl_weighted_shorts_draw(struct sl_weighted_shorts *s, const uint32_t *words)
-{
-    const enum sl_isa isa = sl_isa();
-    if (isa >= SL_ISA_AVX512)
-        draw_avx512(s, words);
-    else if (isa >= SL_ISA_AVX2)
-        draw_avx2(s, words);
-    else
-        draw_plain(s, words);
+        draw_plain(s, k, points);
 }
 
 #else
 
-void sl_weighted_shorts_copy(struct sl_weighted_shorts *s)
+void sl_weighted_shorts_draw(struct sl_weighted_shorts *s, uint32_t k,
+                             const struct sl_weighted_points *points)
 {
-    copy_all_plain(s);
-}
-
-void sl_weighted_shorts_draw(struct sl_weighted_shorts *s, const uint32_t *words)
-{
-    draw_plain(s, words);
+    draw_plain(s, k, points);
 }
 
 #endif

@@ -211,6 +211,50 @@ LOOP_TEST(every_order_of_draws_has_its_probability, 0, SL_COUNT_OF(fair_cases))
     graph_free(&g);
 }
 
+// Weights over thirty orders of magnitude in rows of many edges: how often each edge is the first
+// one, and the second one, whose probability is a sum over all first ones.
+LOOP_TEST(wide_rows_have_their_probabilities, 0, 10)
+{
+    enum { N = 1000, BATCHES = 40 };
+    static const uint32_t degrees[] = {40, 64, 65, 200, 1000};
+    static float weight[N];
+    static double p[N];
+    const uint32_t degree = degrees[_i / 2];
+    struct cells first = {0}, second = {0};
+    double sum = 0;
+    for (uint32_t e = 0; e < degree; e++) {
+        weight[e] = (float)pow(10, 30.0 * random_word(e, 6) * 0x1p-32 - 15);
+        sum += (double)weight[e];
+    }
+    for (uint32_t e = 0; e < degree; e++) {
+        add_probability(&first, e, (double)weight[e] / sum);
+        p[e] = 0;
+        for (uint32_t j = 0; j < degree; j++)
+            p[e] += j == e
+                        ? 0
+                        : (double)weight[j] / sum * (double)weight[e] / (sum - (double)weight[j]);
+    }
+    for (uint32_t e = 0; e < degree; e++)
+        add_probability(&second, e, p[e]);
+    struct graph g = graph_of_weights(N, degree, weight);
+    for (uint32_t batch = 0; batch < BATCHES; batch++) {
+        struct ask ask = ask_of(_i % 2, &g, N, 2);
+        ask.key.batch = batch;
+        struct hop h = draw(ask);
+        ck_assert_int_eq(h.rc, SL_OK);
+        for (uint32_t i = 0; i < N; i++) {
+            count_outcome(&first, neighbour_of(&h, i, 0));
+            count_outcome(&second, neighbour_of(&h, i, 1));
+        }
+        hop_free(&h);
+    }
+    judge(&first, "first draws");
+    judge(&second, "second draws");
+    cells_free(&first);
+    cells_free(&second);
+    graph_free(&g);
+}
+
 // ---- rows as a whole ----------------------------------------------------------------------------
 
 TEST(the_largest_fanout_takes_every_edge_once)

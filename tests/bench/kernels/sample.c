@@ -164,6 +164,7 @@ static void khop_case(struct perf *p, uint32_t n)
     double *prefix = perf_alloc(p, topology.indptr[n] * sizeof *prefix);
     perf_check(p, p->kernels->weight_prefix(&topology, weight, prefix));
     topology.weight_prefix = prefix;
+    topology.weights_positive = 1; // as samplers find out
     struct batch b[] = {make_batch(p, &topology, SL_SAMPLER_KHOP, wide),
                         make_batch(p, &topology, SL_SAMPLER_WEIGHTED, wide),
                         make_batch(p, &topology, SL_SAMPLER_WALK, five),
