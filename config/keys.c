@@ -361,23 +361,19 @@ const struct sl_key sl_keys[] = {
      .doc = "What is made of the relations that lead to a type: their sum or their mean. Only "
             "with rsage or rgat."},
     {.path = "model.share_weights", .type = SL_KEY_BOOL, AT(model.share_weights),
-     .fallback = "false", FIXED,
-     .only_key = "model.kind", .only_word = "rgat",
+     .fallback = "false", FIXED, .only_key = "model.kind", .only_word = "rgat",
      .doc = "Whether a relation has one weight for both of its ends, as GATConv(in, out) has it "
             "and GATConv((in, in), out) has not; they are of one width then. Only with rgat."},
     {.path = "model.edge_features", .type = SL_KEY_BOOL, AT(model.edge_features),
-     .fallback = "false", FIXED,
-     .only_key = "model.kind", .only_word = "rgat",
+     .fallback = "false", FIXED, .only_key = "model.kind", .only_word = "rgat",
      .doc = "Whether edge_feat.SOURCE.NAME.TARGET.npy, of each relation that has the file, add to "
             "the attention of its edges, as GATConv's edge_dim. Only with rgat."},
     {.path = "model.bases", .type = SL_KEY_INTEGER, AT(model.bases), FIXED,
-     .min = 0, .max = 4096, .fallback = "0",
-     .only_key = "model.kind", .only_word = "rgcn",
+     .min = 0, .max = 4096, .fallback = "0", .only_key = "model.kind", .only_word = "rgcn",
      .doc = "Matrices of which each relation's weight is a learned mixture (basis decomposition); "
             "0: each relation has a weight of its own. Only with rgcn."},
     {.path = "model.blocks", .type = SL_KEY_INTEGER, AT(model.blocks), FIXED,
-     .min = 0, .max = 65536, .fallback = "0",
-     .only_key = "model.kind", .only_word = "rgcn",
+     .min = 0, .max = 65536, .fallback = "0", .only_key = "model.kind", .only_word = "rgcn",
      .doc = "Blocks on the diagonal of each relation's weight (block-diagonal decomposition; "
             "model.hidden is a multiple); 0: the whole matrix. Only with rgcn, not beside "
             "model.bases."},

@@ -8,9 +8,9 @@
  *
  * Design. k is cut at multiples of TILE_K, n at multiples of TILE_N, and rows of op(a) into strips
  * of a fixed number, the last one with zeros behind its own: there are few shapes, and an element's
- * bits depend neither on the rows beside it nor on who computes it. A strip is converted right before
- * oneDNN's matmul for one thread multiplies it (gemm_primitive.c), so that converted data is read
- * from the cache, and results leave through a tile in the cache, one part of k after the other;
+ * bits depend neither on the rows beside it nor on who computes it. A strip is converted right
+ * before oneDNN's matmul for one thread multiplies it (gemm_primitive.c), so that converted data is
+ * read from the cache; results leave through a tile in the cache, one part of k after the other;
  * bias and activation follow while the strip's rows of c are there.
  *
  * Where a is not transposed threads divide its rows, and each converts the tiles of b that a few
