@@ -136,7 +136,7 @@ enum sl_dataset_need {
     // Whoever gives this goes by ds->typed. For others a graph of several types is an error.
     SL_TAKES_TYPES = 64,
     // Whoever gives this reads sizes where ds->described. For others such a data set is an error.
-    SL_TAKES_DESCRIBED = 256,
+    SL_TAKES_DESCRIBED = 512,
 };
 
 // How much checking an open does.
