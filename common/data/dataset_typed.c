@@ -388,10 +388,9 @@ int sl_dataset_refuse_types(const struct sl_dataset *ds, unsigned need)
     return sl_fail(
         SL_EUNSUPPORTED,
         "data set %s: has several types (%u of vertices, %u relations), which jobs, `sluice "
-        "inspect`, `featurize`, `reorder`, `partition` and `split-edges` read and nothing else "
-        "does yet: import one "
-        "relation of its source (`sluice import edgelist`, with --bipartite where it joins two "
-        "types)",
+        "inspect`, `featurize`, `reorder`, `partition`, `split-edges`, `predict`, `embed` and "
+        "`retrieve` read and nothing else does yet: import one relation of its source (`sluice "
+        "import edgelist`, with --bipartite where it joins two types)",
         ds->path, t->n_types, t->n_relations);
 }
 
