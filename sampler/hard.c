@@ -178,8 +178,8 @@ static bool choose(struct sl_hard *h, const struct walk *w, uint32_t p, uint32_t
         path->at = w->source;
         path->turn = 0;
     }
-    const uint64_t *list = &h->topology.indptr[path->at + h->shift[path->turn]];
-    const uint64_t degree = list[1] - list[0];
+    const uint64_t row = path->at + h->shift[path->turn], first = h->topology.indptr[row];
+    const uint64_t degree = h->topology.indptr[row + 1] - first;
     if (degree >= UINT32_MAX)
         *rc = sl_fail(SL_EUNSUPPORTED,
                       "sampling: vertex %u has %llu edges, wanted less than 2^32 - 1 for walks",
@@ -189,7 +189,7 @@ static bool choose(struct sl_hard *h, const struct walk *w, uint32_t p, uint32_t
     uint32_t drawn = path->move.w[word];
     for (uint32_t a = 1; !sl_rng_below(drawn, (uint32_t)degree, &x) && a < ATTEMPTS; a++)
         drawn = words(w, a << ATTEMPT_BITS, group).w[word];
-    path->position = list[0] + x;
+    path->position = first + x;
     return true;
 }
 

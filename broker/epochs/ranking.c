@@ -300,10 +300,11 @@ static int best_by_bytes(const struct sl_optimum *o, uint32_t *visits, double *r
     for (uint32_t t = 0; t < ds->typed.n_types; t++)
         if (sl_type_row_bytes(&ds->typed.type[t]) == 0)
             memset(visits + ds->typed.type[t].first, 0, ds->typed.type[t].n * sizeof *visits);
-    uint32_t *worth = malloc(2 * n * sizeof *worth), *order = worth + n;
+    uint32_t *worth = malloc(2 * n * sizeof *worth);
     uint64_t taken = 0;
     if (!worth)
         return SL_ENOMEM;
+    uint32_t *order = worth + n;
     memcpy(worth, visits, n * sizeof *worth);
     weigh(&ds->typed, false, worth);
     int rc = sl_hotness_order(worth, n, NULL, order, NULL);

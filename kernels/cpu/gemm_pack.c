@@ -96,7 +96,7 @@ PAIRS static void round_row(const float *x, uint64_t n, uint64_t padded, uint16_
 
 static void pair_row(const float *x, uint64_t k, float *to)
 {
-    round_row(x, k, sl_align_up(k, 2), (uint16_t *)to);
+    round_row(x, k, sl_align_up(k, 2), (uint16_t *)(void *)to);
 }
 
 // Rows of k two by two; a panel is as wide as a vector, several, or half of one.

@@ -8,8 +8,8 @@
 #                 shows none): there is nothing to race with
 #   too long      data_validate, data_shuffle: minutes, nothing found in them
 #   forks         arena_peer_memory: lenders are processes with threads of their own
-#   fibres        sampler_gpu, trainer_bf16, _bus, _cuda, _gpu, _lent, _store, _typed, _waits: the threads of an
-#                 emulated GPU, which ThreadSanitizer cannot follow
+#   fibres        sampler_gpu, trainer_bf16, _bus, _cuda, _edge_rows, _gpu, _lent, _store, _typed,
+#                 _typed_cache, _waits: the threads of an emulated GPU, which ThreadSanitizer cannot follow
 # In those that run: OpenMP's threads are not followed (libgomp is not instrumented), so there is one of
 # them (OMP_NUM_THREADS=1); a test that forks beside threads and starts some in the child skips itself.
 THREAD_FOLDERS  := arena bus http sampler trainer daemon
@@ -21,7 +21,8 @@ ONE_THREAD      := $(patsubst %,arena_%,asks async fetch group_model held lanes 
                    $(patsubst %,trainer_%,model needed neighbours norm objective typed_golden typed_layers update) \
                    $(patsubst %,daemon_%,queue record recover registry root)
 THREAD_LEFT_OUT := $(ONE_THREAD) arena_peer_memory sampler_gpu sampler_mirror sampler_share \
-                   $(patsubst %,trainer_%,bf16 blocks bus cuda gpu lent store typed waits)
+                   $(patsubst %,trainer_%,bf16 blocks bus cuda edge_rows gpu lent store typed) \
+                   trainer_typed_cache trainer_waits
 THREAD_ADDED    := broker_job broker_metrics broker_phases broker_watch
 
 THREAD_NAMES := $(filter-out $(THREAD_LEFT_OUT),$(foreach f,$(THREAD_FOLDERS),\

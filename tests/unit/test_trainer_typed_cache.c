@@ -261,7 +261,8 @@ LOOP_TEST(rows_on_a_gpu, 0, 4)
 static void publish_parts(uint64_t first, uint64_t elements)
 {
     static uint64_t generation;
-    struct sl_peer_memory_plan plan = {.generation = ++generation,
+    generation++;
+    struct sl_peer_memory_plan plan = {.generation = generation,
                                        .n_parts = 3,
                                        .first = first,
                                        .part_elements = elements,

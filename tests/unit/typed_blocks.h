@@ -174,13 +174,13 @@ static inline void tb_write_runs(struct tb_block *b, const struct tb_graph *g)
     for (uint32_t r = 0; r < TB_RELATIONS; r++) {
         const struct tb_edges *from = &b->of[r];
         uint32_t *indices = tb_array(b, &indices_offset[r], sizeof *indices * from->n);
-        uint64_t *ids = tb_array(b, &ids_offset[r], sizeof *ids * from->n);
+        void *beside = tb_array(b, &ids_offset[r], sizeof(uint64_t) * from->n);
         for (uint32_t e = 0; e < from->n; e++) {
             indices[e] = from->edge[e].source;
             if (h->flags & SL_BLOCK_HAS_WEIGHTS)
-                ((float *)ids)[e] = tb_weight(&from->edge[e]);
+                ((float *)beside)[e] = tb_weight(&from->edge[e]);
             else
-                ids[e] = g->relation[r].first_edge + from->edge[e].id;
+                ((uint64_t *)beside)[e] = g->relation[r].first_edge + from->edge[e].id;
         }
     }
     struct sl_block_run *run =
