@@ -254,6 +254,7 @@ static void release(struct sl_job *job)
     sl_params_fini(&job->params);
     sl_arena_detach(&job->arena);
     sl_row_table_close(&job->rows);
+    sl_config_forget_relations(&job->config);
     sl_dataset_close(&job->dataset);
     free(job->config_json);
     free(job->report_text);

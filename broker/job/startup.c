@@ -321,6 +321,7 @@ int sl_job_prepare(struct sl_job *job)
     SL_TRY(sl_dataset_hold(&job->dataset));
     sl_config_choose_features(&job->config, &job->dataset);
     SL_TRY(sl_config_choose_items(&job->config, &job->dataset));
+    SL_TRY(sl_config_find_relations(&job->config, &job->dataset.typed));
     SL_TRY(sl_judging_check(&job->config, &job->dataset));
     SL_TRY(sl_judging_find(&job->judging, &job->config, &job->dataset));
     SL_TRY(settle_epochs(job));

@@ -60,11 +60,12 @@ DRIVE = {
     "roomy": ({}, {"policy": "auto"}, {}),
     "tight": (TIGHT, {"policy": "expected"}, {}),
     "presc": (TIGHT, PRESC, {"sampler.kind": "weighted"}),
-    "named": (TIGHT, {"policy": "degree"}, {"sampler.fanout": {"reviews": [0, 2], "*": [2, -1]}}),
+    "named": ({"cache": 260 * 1024, "window": 1}, {"policy": "degree"},
+              {"sampler.fanout": {"reviews": [0, 2], "*": [2, -1]}}),
 }
 
 
-@cases("roomy", "tight", "presc")
+@cases("roomy", "tight", "presc", "named")
 def test_results_are_those_of_memory(box, way):
     store, cache, changes = DRIVE[way]
     dataset = papers(box) if changes else wide(box)
@@ -82,7 +83,7 @@ def test_results_are_those_of_memory(box, way):
         assert found == inputs, (found, inputs)
     assert rows_of(drive, "read") > 0 and rows_of(drive, "read_bytes") >= rows_of(drive, "read")
     if store:
-        assert drive["store"]["cache_bytes"] <= TIGHT["cache"] + 8 * 4096, drive["store"]
+        assert drive["store"]["cache_bytes"] <= store["cache"] + 8 * 4096, drive["store"]
 
 
 def test_a_fetcher_that_dies_changes_nothing(box):
@@ -115,3 +116,9 @@ def test_a_dry_run_says_what_each_width_gets(box):
     said = box.sluice("run", path, "--dry-run").ok().out
     line = f"of 128 bytes: {widths[0]['cache_rows']:,} of 1,600 rows"
     assert line in said, said
+    # And a run does it, of the fanouts that relations have by name.
+    named = {"store": store, "sampler.fanout": {"reviews": [0, 0], "*": [9, 9]}}
+    path = box.job(job(box, dataset, "named", **named))
+    plan = box.sluice("run", path, "--dry-run", "-o", "json").ok().json()["store"]
+    assert plan["cache_rows"] != found["cache_rows"], plan
+    assert trained(box, dataset, "named", **named)["store"]["cache_rows"] == plan["cache_rows"]
