@@ -43,10 +43,15 @@ def typed_job(box, devices, **changes):
     )
 
 
+def trained(report):
+    """Without what a busy machine had to draw or train again for want of memory."""
+    return report["batches"]["scheduled"], report["batches"]["trained"]
+
+
 def near(found, wanted):
     """The same batches, and the same sums in another order."""
     assert found["samples_digest"] == wanted["samples_digest"]
-    assert found["batches"] == wanted["batches"]
+    assert trained(found) == trained(wanted)
     for one, other in zip(accuracies(found), accuracies(wanted)):
         assert abs(one - other) <= 0.02, (accuracies(found), accuracies(wanted))
     for one, other in zip(found["epochs"], wanted["epochs"]):
@@ -236,7 +241,7 @@ def links_near(box, devices, **changes):
     result, found = run(box, typed_job(box, devices, **same), SLUICE_SIMT_DEVICES="4")
     result.ok()
     assert found["samples_digest"] == wanted["samples_digest"]
-    assert found["batches"] == wanted["batches"]
+    assert trained(found) == trained(wanted)
     for one, other in zip(found["epochs"], wanted["epochs"]):
         assert abs(one["loss"] - other["loss"]) <= 1e-3 * other["loss"], (one, other)
         for measure in "roc_auc", "loss":
