@@ -419,7 +419,7 @@ int sl_trainer_run(const struct sl_trainer_spec *spec)
     int rc = sl_sync_init(&t.sync, &sync);
     if (rc == SL_OK)
         rc = sl_parameters_init(&t.parameters, t.compute.device, spec->model->n_params,
-                                &spec->model->rounded);
+                                &spec->model->rounded, sl_group_exists(spec->arena));
     if (rc == SL_OK)
         rc = sl_buffer_grow(&t.result, t.compute.device, SL_BUFFER_HOST,
                             sizeof(struct sl_loss_result), "a batch's loss");

@@ -84,7 +84,8 @@ static int take_memory(const struct sl_trainer_spec *spec, struct bench *b)
 {
     const uint64_t n_params = spec->model->n_params;
     b->compute = sl_trainer_compute(spec);
-    SL_TRY(sl_parameters_init(&b->parameters, b->compute.device, n_params, &spec->model->rounded));
+    SL_TRY(sl_parameters_init(&b->parameters, b->compute.device, n_params, &spec->model->rounded,
+                              false));
     return sl_buffer_grow(&b->gradient, b->compute.device, SL_BUFFER_HOST, n_params * sizeof(float),
                           "gradient");
 }

@@ -293,7 +293,7 @@ TEST(weights_are_rounded_once_a_version)
     struct sl_parameters p;
     scene_init(&s, &c, false);
     gpu_free(gpu, s.far_params, s.far.n_params * sizeof(float));
-    assert_ok(sl_parameters_init(&p, gpu, s.far.n_params, &s.far.rounded));
+    assert_ok(sl_parameters_init(&p, gpu, s.far.n_params, &s.far.rounded, false));
     const float *at;
     assert_ok(sl_parameters_take(&p, SL_PARAMETERS_VERSION, 0, s.params, &at));
     s.far_params = (float *)at;

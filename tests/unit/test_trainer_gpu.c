@@ -359,7 +359,7 @@ TEST(parameters_are_copied_once_a_version)
     const struct sl_device *device = gpu_open(0)->device;
     struct sl_parameters p;
     const float *at;
-    ck_assert_int_eq(sl_parameters_init(&p, device, N, NULL), SL_OK);
+    ck_assert_int_eq(sl_parameters_init(&p, device, N, NULL, false), SL_OK);
     ck_assert_uint_eq(sl_parameters_bytes(&p), 2 * sizeof board);
     ck_assert_int_eq(sl_parameters_take(&p, SL_PARAMETERS_VERSION, 0, board, &at), SL_OK);
     float *found = gpu_get(device, at, sizeof board);
@@ -398,7 +398,7 @@ TEST(processor_computes_on_the_board_itself)
     float board[4] = {1, 2, 3, 4}, slot[4];
     struct sl_parameters p;
     const float *at;
-    ck_assert_int_eq(sl_parameters_init(&p, sl_device_host(), 4, NULL), SL_OK);
+    ck_assert_int_eq(sl_parameters_init(&p, sl_device_host(), 4, NULL, false), SL_OK);
     ck_assert_uint_eq(sl_parameters_bytes(&p), 0);
     ck_assert_int_eq(sl_parameters_take(&p, SL_PARAMETERS_VERSION, 0, board, &at), SL_OK);
     ck_assert_ptr_eq(at, board);

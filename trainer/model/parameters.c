@@ -3,14 +3,14 @@
 #include "common/base/error.h"
 
 int sl_parameters_init(struct sl_parameters *p, const struct sl_device *device, uint64_t n_params,
-                       struct sl_rounded_weights *rounded)
+                       struct sl_rounded_weights *rounded, bool apart)
 {
+    const bool there = !device->is_host;
     *p = (struct sl_parameters){.device = device, .n_params = n_params, .rounded = rounded};
-    if (device->is_host)
-        return SL_OK;
-    p->copy = device->memory.alloc(n_params * sizeof *p->copy);
-    p->gradient = p->copy ? device->memory.alloc(n_params * sizeof *p->gradient) : NULL;
-    if (p->gradient)
+    p->copy = there ? device->memory.alloc(n_params * sizeof *p->copy) : NULL;
+    if (there ? p->copy != NULL : apart)
+        p->gradient = device->memory.alloc(n_params * sizeof *p->gradient);
+    if (p->gradient || (!there && !apart))
         return SL_OK;
     sl_parameters_fini(p);
     return sl_fail_prefix(SL_ENOMEM, "trainer: parameters and gradient on the device");

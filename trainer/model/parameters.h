@@ -34,12 +34,16 @@ struct sl_parameters {
     float *copy;                        // (n_params) device memory; NULL on a CPU device
     enum sl_parameters_name name;
     uint64_t stamp;
-    float *gradient; // (n_params) likewise
+    float *gradient; // (n_params) likewise, but where it is apart from the store
 };
 
-// `rounded` are those of the model that computes on them, which it outlives; or NULL. SL_ENOMEM.
+/*
+ * `rounded` are those of the model that computes on them, which it outlives; or NULL. `apart`: on a
+ * CPU device, too, gradients are computed apart from the parameter store: a member of a group that
+ * is over may still write its part of a sum to a slot that another one computes in. SL_ENOMEM.
+ */
 int sl_parameters_init(struct sl_parameters *p, const struct sl_device *device, uint64_t n_params,
-                       struct sl_rounded_weights *rounded);
+                       struct sl_rounded_weights *rounded, bool apart);
 void sl_parameters_fini(struct sl_parameters *p); // safe on a zeroed struct
 
 // Device memory that it takes, without the rounded weights.
