@@ -146,19 +146,12 @@ static double step_bytes(const struct sl_machine_plan *p)
 
 // --- memory --------------------------------------------------------------------------------------
 
-static double total(const double *of, uint32_t n)
-{
-    double sum = 0;
-    for (uint32_t i = 0; i < n; i++)
-        sum += of[i];
-    return sum;
-}
-
 // A mini-batch in the arena, about: ids, ranks and offsets of rows, and edges.
 static uint64_t block_bytes(const struct sl_machine_plan *p, const struct sl_typed_forecast *f)
 {
-    return (uint64_t)(sizeof(uint32_t) * (3 * total(f->vertices, p->typed.n_types) +
-                                          total(f->edges, p->typed.n_relations)));
+    return (uint64_t)(sizeof(uint32_t) *
+                      (3 * sl_typed_forecast_total(f->vertices, p->typed.n_types) +
+                       sl_typed_forecast_total(f->edges, p->typed.n_relations)));
 }
 
 static uint32_t gpu_trainers(const struct sl_config *c)
@@ -304,7 +297,7 @@ static void find_units(const struct sl_machine_plan *p, bool trains, struct sl_m
 {
     const bool gpus = sl_config_trains_on(p->spec.config, SL_DEVICE_CUDA);
     const double both_ways = trains ? 2 * sizeof(float) * (double)p->spec.n_params : 0;
-    f->units[SL_MACHINE_DRAW] = total(f->mean.edges, p->typed.n_relations);
+    f->units[SL_MACHINE_DRAW] = sl_typed_forecast_total(f->mean.edges, p->typed.n_relations);
     f->units[SL_MACHINE_READ] = (1 - p->kept_share) * all_stored_bytes(p, &f->mean);
     f->units[SL_MACHINE_DRIVE] = drive_bytes(p, &f->mean);
     f->units[SL_MACHINE_BUS] = gpus ? (1 - p->kept_share) * f32_bytes(p, &f->mean) + both_ways : 0;

@@ -144,7 +144,7 @@ static double feature_bytes(const struct sl_typed_forecast *f, const struct sl_d
     return f->vertices[type] * ds->typed.type[type].feat_dim * sizeof(float);
 }
 
-static double total(const double *of, uint32_t n)
+double sl_typed_forecast_total(const double *of, uint32_t n)
 {
     double sum = 0;
     for (uint32_t i = 0; i < n; i++)
@@ -172,8 +172,8 @@ void sl_typed_forecast_print(const struct sl_typed_forecast *f, const struct sl_
         return;
     printf("mini-batch  at most about %s vertices, %s edges, and %s of features in f32; %s an "
            "epoch\n",
-           sl_units_grouped(a, (uint64_t)total(f->vertices, t->n_types)),
-           sl_units_grouped(b, (uint64_t)total(f->edges, t->n_relations)),
+           sl_units_grouped(a, (uint64_t)sl_typed_forecast_total(f->vertices, t->n_types)),
+           sl_units_grouped(b, (uint64_t)sl_typed_forecast_total(f->edges, t->n_relations)),
            sl_units_bytes(bytes, all_bytes(f, ds)),
            sl_units_bytes(epoch, all_bytes(f, ds) * (double)n_batches));
     for (uint32_t i = 0; i < SL_MIN(t->n_types, (uint32_t)SHOWN); i++)

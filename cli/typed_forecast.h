@@ -39,6 +39,9 @@ int sl_typed_forecast_find(const struct sl_config *c, const struct sl_dataset *d
                            struct sl_typed_forecast *out);
 void sl_typed_forecast_fini(struct sl_typed_forecast *f); // safe on a zeroed struct
 
+// The sum of n numbers, such as its vertices of all types.
+double sl_typed_forecast_total(const double *of, uint32_t n);
+
 // For people, and as member "mini_batch" of the plan; nothing where there is one type.
 void sl_typed_forecast_print(const struct sl_typed_forecast *f, const struct sl_config *c,
                              const struct sl_dataset *ds);
