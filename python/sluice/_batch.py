@@ -232,7 +232,7 @@ def of_store(
     by which it is cut."""
     out: Dict[str, Any] = {}
     for name, value in store.to_dict().items():
-        if name in ("edge_index", "num_nodes", "adj_t", *hidden):
+        if name in ("edge_index", "num_nodes", "_num_nodes", "adj_t", *hidden):
             continue
         if name in fields and name != "y":
             continue

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -398,6 +398,15 @@ class Taken:
         return np.asarray(_View(self, address, shape, kind))
 
 
+def numbers_of(structures: Any, n: int, width: int) -> List[List[int]]:
+    """Of n structures at a pointer the fields, all of `width` bytes: addresses, too."""
+    if n == 0:
+        return []
+    address, size = ctypes.addressof(structures.contents), ctypes.sizeof(structures.contents)
+    view = _View(structures, address, (n, size // width), f"<u{width}")
+    return list(np.asarray(view).tolist())
+
+
 class Buffers:
     """Memory of arrays that comes back when they and all views are gone, for the next ones: new
     memory costs a page fault each 4 KiB, together more than filling it."""
@@ -437,7 +446,7 @@ class _View:
     __slots__ = ("__array_interface__", "_owner")
 
     def __init__(
-        self, owner: Union[Taken, _Loan], address: int, shape: Tuple[int, ...], kind: str
+        self, owner: Any, address: int, shape: Tuple[int, ...], kind: str
     ) -> None:
         self._owner = owner
         self.__array_interface__ = {

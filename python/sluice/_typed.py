@@ -253,6 +253,10 @@ class Known(NamedTuple):
         and of that of the pairs input_id and batch_size
         """
         arrays, view, n_hops = taken.arrays, taken.view, info.n_hops
+        parts = _lib.numbers_of(lent.parts, info.n_types, 4)  # first, then n_after
+        relations = _lib.numbers_of(arrays.relations, info.n_relations, 8)
+        # All that is of 64 bits lies in one piece: parts of one array cost less than arrays.
+        numbers = _Numbers(taken, lent.n_nodes, relations)
         out: Fields = {}
         for i, kind in enumerate(self.schema.types):
             mine, of = arrays.types[i], info.types[i]
@@ -263,24 +267,22 @@ class Known(NamedTuple):
                 store["x"] = finish(view(mine.features, (n, of.feat_dim), dtype))
             else:
                 store["num_nodes"] = n
-            store["n_id"] = finish(view(mine.nodes, (n,), "<i8"))
+            store["n_id"] = finish(numbers.at(mine.nodes, n))
             if arrays.seed_of:
-                at = arrays.seed_of + 8 * lent.parts[i].first
-                store["batch"] = finish(view(at, (n,), "<i8"))
-            store["num_sampled_nodes"] = _batch.differences(lent.parts[i].n_after[: n_hops + 1])
+                store["batch"] = finish(numbers.at(arrays.seed_of + 8 * parts[i][0], n))
+            store["num_sampled_nodes"] = _batch.differences(parts[i][1 : n_hops + 2])
             out[kind.name] = store
         if not lent.n_pairs:
-            kind = next(t for i, t in enumerate(self.schema.types) if lent.parts[i].n_after[0])
+            kind = next(t for t, part in zip(self.schema.types, parts) if part[1])
             out[kind.name].update(self._of_seeds(kind, lent, info, taken, finish))
-        for i, relation in enumerate(self.schema.relations):
-            edges = arrays.relations[i]
-            n = edges.n_edges
-            store = {"edge_index": finish(view(edges.edges, (2, n), "<i8"))}
+        for i, (relation, row) in enumerate(zip(self.schema.relations, relations)):
+            n, n_after, (edges, edge_ids, weights) = row[0], row[1 : n_hops + 1], row[-3:]
+            store = {"edge_index": finish(numbers.at(edges, 2 * n).reshape(2, n))}
             if info.has_edge_ids:
-                store.update(self._of_edges(relation, view(edges.edge_ids, (n,), "<i8"), finish))
+                store.update(self._of_edges(relation, numbers.at(edge_ids, n), finish))
             if info.has_weights:
-                store["edge_weight"] = finish(view(edges.weights, (n,), "<f4"))
-            store["num_sampled_edges"] = _batch.differences(edges.n_after[:n_hops])
+                store["edge_weight"] = finish(view(weights, (n,), "<f4"))
+            store["num_sampled_edges"] = _batch.differences(n_after)
             if lent.n_pairs and i == info.linked:
                 places = view(arrays.places, (lent.n_positive,), "<i8")
                 store.update(input_id=finish(places), batch_size=lent.n_positive)
@@ -306,15 +308,36 @@ class Known(NamedTuple):
     def _of_edges(
         self, relation: Relation, ids: np.ndarray, finish: "_batch.Finish"
     ) -> Dict[str, Any]:
-        plain, places = self.plain, ids + relation.first_edge
+        plain, numbers = self.plain, self.plain.edge_numbers
+        places = ids + relation.first_edge if plain.edge_rows or numbers is not None else ids
         out = {
             name: _batch.take(whole, places, 0, plain.pin)
             for name, whole in plain.edge_rows.items()
         }
-        numbers = plain.edge_numbers
         if relation.key in self.edge_attr:
             out["edge_attr"] = _batch.take(self.edge_attr[relation.key], ids, 0, plain.pin)
-        return {**out, "e_id": finish(ids if numbers is None else numbers[places])}
+        out["e_id"] = finish(ids if numbers is None else numbers[places])
+        return out
+
+
+class _Numbers:
+    """Parts of the piece of memory that has a batch's numbers of 64 bits, those of vertices
+    first."""
+
+    __slots__ = ("_begin", "_all")
+
+    def __init__(
+        self, taken: "_lib.Taken", n_nodes: int, relations: Sequence[Sequence[int]]
+    ) -> None:
+        arrays = taken.arrays
+        self._begin = arrays.nodes
+        ends = [max(arrays.nodes, arrays.seed_of or 0) + 8 * n_nodes]
+        ends += [max(row[-3] + 16 * row[0], row[-2] + 8 * row[0]) for row in relations]
+        self._all = taken.view(self._begin, ((max(ends) - self._begin) // 8,), "<i8")
+
+    def at(self, address: int, n: int) -> np.ndarray:
+        first = (address - self._begin) // 8 if n else 0
+        return self._all[first : first + n]
 
 
 def of_whole_graph(data: Any, fields: Fields, pin: bool, hidden: Sequence[str]) -> Fields:
@@ -335,9 +358,14 @@ def _make_pyg(fields: Fields) -> Any:
 
     data = HeteroData()
     for key, mine in fields.items():
-        store = data if key is None else data[key]
-        for name, value in mine.items():
-            setattr(store, name, value)
+        if key is None:
+            for name, value in mine.items():
+                setattr(data, name, value)
+        else:
+            of_edges = isinstance(key, tuple)
+            store = data.get_edge_store(*key) if of_edges else data.get_node_store(key)
+            # It is new: what setattr() does beside this costs more than all tensors.
+            store._mapping.update(mine)
     return data
 
 
