@@ -86,17 +86,22 @@ static int open_places(struct places *p, const struct sl_vertex_list *list)
     return SL_OK;
 }
 
-static int64_t place_of(const struct places *p, uint32_t vertex)
+// Of n vertices. Each search waits for memory at every step: several go side by side, without a
+// branch that is often guessed wrong.
+static void find_places(const struct places *p, const uint32_t *vertices, uint64_t n, int64_t *to)
 {
-    uint64_t low = 0, n = p->n;
-    if (!p->vertex)
-        return vertex;
-    while (n > 1) { // without a branch that is often guessed wrong
-        const uint64_t half = n / 2;
-        low += p->vertex[low + half] <= vertex ? half : 0;
-        n -= half;
+    for (uint64_t begin = 0; p->vertex && begin < n; begin += AT_ONCE) {
+        const uint32_t count = (uint32_t)SL_MIN(n - begin, (uint64_t)AT_ONCE);
+        const uint32_t *wanted = vertices + begin;
+        uint64_t low[AT_ONCE] = {0};
+        for (uint64_t left = p->n; left > 1; left -= left / 2)
+            for (uint32_t i = 0; i < count; i++)
+                low[i] += p->vertex[low[i] + left / 2] <= wanted[i] ? left / 2 : 0;
+        for (uint32_t i = 0; i < count; i++)
+            to[begin + i] = (int64_t)(p->place ? p->place[low[i]] : low[i]);
     }
-    return (int64_t)(p->place ? p->place[low] : low);
+    for (uint64_t i = 0; !p->vertex && i < n; i++)
+        to[i] = vertices[i];
 }
 
 // --- pieces --------------------------------------------------------------------------------------
@@ -315,8 +320,9 @@ static void fill_part(void *context, uint32_t part)
     if (a->weights)
         memcpy(a->weights + begin, sl_view_weights(v, last) + begin,
                (end - begin) * sizeof *a->weights);
-    for (uint64_t i = n_seeds * part / f->n_parts; i < n_seeds * (part + 1) / f->n_parts; i++)
-        a->places[i] = place_of(&a->pool->places, sl_view_nodes(v)[i]);
+    const uint64_t first = n_seeds * part / f->n_parts;
+    find_places(&a->pool->places, sl_view_nodes(v) + first,
+                n_seeds * (part + 1) / f->n_parts - first, a->places + first);
 }
 
 // A vertex is of its seed's tree, or of the row's that has found it, which stands before it.
@@ -468,9 +474,8 @@ static void fill_places(struct sl_arrays *a, const struct sl_block *block)
 {
     const struct sl_block_type *part = sl_block_types(block);
     int64_t *place = a->places;
-    for (uint32_t t = 0; t < a->n_types; t++)
-        for (uint32_t i = 0; i < part[t].n[0]; i++)
-            *place++ = place_of(&a->pool->places, sl_block_nodes(block)[part[t].first + i]);
+    for (uint32_t t = 0; t < a->n_types; place += part[t++].n[0])
+        find_places(&a->pool->places, sl_block_nodes(block) + part[t].first, part[t].n[0], place);
 }
 
 static int fill_typed(struct sl_arrays *a, const struct sl_block *block,
