@@ -44,18 +44,36 @@ SL_INLINE void load_logits(const float *x, uint32_t n, sl_v16 *out)
     memcpy(out, lanes, sizeof lanes);
 }
 
+typedef int32_t mask_8 __attribute__((vector_size(32)));
+
+SL_INLINE void keep_larger(const float *x, sl_v8 *most)
+{
+    const sl_v8 next = *(const sl_v8_at *)x;
+    const mask_8 larger = next > *most;
+    *most = (sl_v8)((larger & (mask_8)next) | (~larger & (mask_8)*most));
+}
+
+// In halves: exp.h says why.
 SL_SIMD(float, row_max, (const float *x, uint32_t n), (x, n))
 {
-    sl_v16 most, next;
-    load_logits(x, n, &most);
-    for (uint32_t c = SL_LANES; c < n; c += SL_LANES) {
-        load_logits(x + c, n - c, &next);
-        sl_v16_i32 larger = next > most;
-        sl_v16_choose(&larger, &next, &most, &most);
+    sl_v16 lanes;
+    load_logits(x, n, &lanes);
+    sl_v8 low = *(const sl_v8_at *)&lanes, high = *((const sl_v8_at *)&lanes + 1);
+    uint32_t c = SL_LANES;
+    for (; c + SL_LANES <= n; c += SL_LANES) {
+        keep_larger(x + c, &low);
+        keep_larger(x + c + SL_LANES_8, &high);
     }
-    float top = most[0];
-    for (uint32_t l = 1; l < SL_LANES; l++)
-        top = most[l] > top ? most[l] : top;
+    if (c < n) {
+        load_logits(x + c, n - c, &lanes);
+        keep_larger((const float *)&lanes, &low);
+        keep_larger((const float *)&lanes + SL_LANES_8, &high);
+    }
+    float top = low[0];
+    for (uint32_t l = 1; l < SL_LANES; l++) {
+        const float lane = l < SL_LANES_8 ? low[l] : high[l - SL_LANES_8];
+        top = lane > top ? lane : top;
+    }
     return top;
 }
 
