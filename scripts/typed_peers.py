@@ -158,6 +158,8 @@ class PyGTyped(Typed, peers.PyG):
 class LoaderTyped(PyGTyped):
     """Of no worker, it chooses itself how many samplers there are."""
 
+    python = peers.Loader.python
+
     def __init__(self, saved, job):
         super().__init__(saved, job)
         self.path = saved["path"]
