@@ -301,10 +301,10 @@ class ByLayer(TypedModel):
         super().__init__(model, *of_graph)
         self.dropout = torch.nn.Dropout(model["dropout"])
 
-    def convolve(self, conv, x, edges):
+    def convolve(self, conv, x, edges, edge_attr):
         i = list(self.convs).index(conv)
         x = {name: self.dropout(rows) if i else rows for name, rows in x.items()}
-        return super().convolve(conv, x, edges[i])
+        return super().convolve(conv, x, edges[i], edge_attr)
 
 
 def train_typed(config, seed):
