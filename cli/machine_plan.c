@@ -75,6 +75,34 @@ static double all_stored_bytes(const struct sl_machine_plan *p, const struct sl_
     return sum;
 }
 
+// Features of a mini-batch's edges, each number of so many bytes; 0: as it lies in the file. Where
+// the job reads none no relation has any.
+static double edge_bytes(const struct sl_machine_plan *p, const struct sl_typed_forecast *f,
+                         size_t bytes_each)
+{
+    double sum = 0;
+    for (uint32_t r = 0; r < p->typed.n_relations; r++) {
+        const struct sl_relation *relation = &p->typed.relation[r];
+        if (relation->feat)
+            sum += f->edges[r] * relation->feat_dim *
+                   (double)(bytes_each ? bytes_each : sl_dtype_bytes(relation->feat_dtype));
+    }
+    return sum;
+}
+
+// Of those that are not in memory: they are mapped, a block or more for each edge.
+static double edge_drive_bytes(const struct sl_machine_plan *p, const struct sl_typed_forecast *f)
+{
+    double blocks = 0;
+    for (uint32_t r = 0; r < p->typed.n_relations; r++) {
+        const struct sl_relation *relation = &p->typed.relation[r];
+        if (relation->feat)
+            blocks += f->edges[r] * sl_row_blocks((uint64_t)relation->feat_dim *
+                                                  sl_dtype_bytes(relation->feat_dtype));
+    }
+    return (1 - p->edge_feature_share) * blocks * BLOCK_BYTES;
+}
+
 // Blocks that the drive reads for rows that are not in memory.
 static double drive_bytes(const struct sl_machine_plan *p, const struct sl_typed_forecast *f)
 {
@@ -140,18 +168,20 @@ static double step_bytes(const struct sl_machine_plan *p)
             const struct run run = run_of(p, f, h, r);
             rows += run.sources + run.targets;
         }
-    return 2 * f32_bytes(p, f) +
+    return 2 * (f32_bytes(p, f) + edge_bytes(p, f, sizeof(float))) +
            sizeof(float) * (rows * p->spec.config->model.hidden + 2 * (double)p->spec.n_params);
 }
 
 // --- memory --------------------------------------------------------------------------------------
 
-// A mini-batch in the arena, about: ids, ranks and offsets of rows, and edges.
+// A mini-batch in the arena, about: ids, ranks and offsets of rows, and edges, with their numbers
+// where their features are read.
 static uint64_t block_bytes(const struct sl_machine_plan *p, const struct sl_typed_forecast *f)
 {
     return (uint64_t)(sizeof(uint32_t) *
                       (3 * sl_typed_forecast_total(f->vertices, p->typed.n_types) +
-                       sl_typed_forecast_total(f->edges, p->typed.n_relations)));
+                       (p->spec.config->model.edge_features ? 3 : 1) *
+                           sl_typed_forecast_total(f->edges, p->typed.n_relations)));
 }
 
 static uint32_t gpu_trainers(const struct sl_config *c)
@@ -196,6 +226,8 @@ static int find_memory(struct sl_machine_plan *p)
     p->held_bytes = p->arena_bytes + p->cache_bytes + p->places_bytes;
     p->graph_bytes = sl_topology_bytes(ds);
     p->feature_bytes = sl_features_bytes(ds);
+    for (uint32_t r = 0; r < p->typed.n_relations; r++)
+        p->edge_feature_bytes += sl_relation_feature_bytes(&p->typed.relation[r]);
     if (p->held_bytes > memory) {
         char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES];
         return sl_fail(
@@ -210,6 +242,9 @@ static int find_memory(struct sl_machine_plan *p)
     p->graph_share = SL_MIN(1, left / SL_MAX((double)p->graph_bytes, 1.0));
     left -= p->graph_share * (double)p->graph_bytes;
     p->feature_share = SL_MIN(1, left / SL_MAX((double)p->feature_bytes, 1.0));
+    if (!sl_features_kinds[c->store.features].drive)
+        left -= p->feature_share * (double)p->feature_bytes;
+    p->edge_feature_share = SL_MIN(1, left / SL_MAX((double)p->edge_feature_bytes, 1.0));
     if (sl_features_kinds[c->store.features].drive)
         p->feature_share = s->hit_rate > 0 ? s->hit_rate
                            : arena.rows.n_slots
@@ -298,9 +333,12 @@ static void find_units(const struct sl_machine_plan *p, bool trains, struct sl_m
     const bool gpus = sl_config_trains_on(p->spec.config, SL_DEVICE_CUDA);
     const double both_ways = trains ? 2 * sizeof(float) * (double)p->spec.n_params : 0;
     f->units[SL_MACHINE_DRAW] = sl_typed_forecast_total(f->mean.edges, p->typed.n_relations);
-    f->units[SL_MACHINE_READ] = (1 - p->kept_share) * all_stored_bytes(p, &f->mean);
-    f->units[SL_MACHINE_DRIVE] = drive_bytes(p, &f->mean);
-    f->units[SL_MACHINE_BUS] = gpus ? (1 - p->kept_share) * f32_bytes(p, &f->mean) + both_ways : 0;
+    f->units[SL_MACHINE_READ] =
+        (1 - p->kept_share) * all_stored_bytes(p, &f->mean) + edge_bytes(p, &f->mean, 0);
+    f->units[SL_MACHINE_DRIVE] = drive_bytes(p, &f->mean) + edge_drive_bytes(p, &f->mean);
+    f->units[SL_MACHINE_BUS] = gpus ? (1 - p->kept_share) * f32_bytes(p, &f->mean) +
+                                          edge_bytes(p, &f->mean, sizeof(float)) + both_ways
+                                    : 0;
     f->units[SL_MACHINE_TRAIN] = (trains ? PASSES : 1) * products_of(p, &f->mean);
 }
 
@@ -472,6 +510,9 @@ static void print_memory(const struct sl_machine_plan *p)
            sl_units_bytes(a, (double)p->feature_bytes), 100 * p->feature_share);
     if (drive)
         printf(", in a cache of %s", sl_units_bytes(b, (double)p->cache_bytes));
+    if (p->edge_feature_bytes > 0)
+        printf("\n  features of edges: %s, of which %.3g %% are there",
+               sl_units_bytes(b, (double)p->edge_feature_bytes), 100 * p->edge_feature_share);
     printf("; the drive reads %s for a mini-batch\n",
            sl_units_bytes(b, p->train.units[SL_MACHINE_DRIVE]));
     if (!drive && p->feature_share < 1)
@@ -595,6 +636,8 @@ static void add_batch(const struct sl_machine_plan *p, cJSON *to)
     for (uint32_t r = 0; r < p->typed.n_relations; r++) {
         cJSON *o = cJSON_AddObjectToObject(relations, relation_name(p, r, &name));
         cJSON_AddNumberToObject(o, "bytes", relation_bytes(p, r));
+        cJSON_AddNumberToObject(o, "feature_bytes",
+                                (double)sl_relation_feature_bytes(&p->typed.relation[r]));
         cJSON_AddNumberToObject(o, "edges", p->train.mean.edges[r]);
         cJSON_AddNumberToObject(o, "edges_most", p->most.edges[r]);
     }
@@ -631,6 +674,8 @@ void sl_machine_plan_add(const struct sl_machine_plan *p, cJSON *plan)
     cJSON_AddNumberToObject(memory, "feature_bytes", (double)p->feature_bytes);
     cJSON_AddNumberToObject(memory, "graph_share", p->graph_share);
     cJSON_AddNumberToObject(memory, "feature_share", p->feature_share);
+    cJSON_AddNumberToObject(memory, "edge_feature_bytes", (double)p->edge_feature_bytes);
+    cJSON_AddNumberToObject(memory, "edge_feature_share", p->edge_feature_share);
     cJSON *gpu = cJSON_AddObjectToObject(to, "gpu");
     cJSON_AddNumberToObject(gpu, "step_bytes", p->step_bytes);
     cJSON_AddNumberToObject(gpu, "feature_share", p->kept_share);

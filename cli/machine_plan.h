@@ -17,6 +17,9 @@
  *   bus    features in f32, and parameters there and gradients back / bus, for each GPU that trains
  *   train  products of each relation's sources and targets with its weights, and the sums over its
  *          edges, three times (forward, and backward by inputs and by weights) / products
+ *
+ * Features of EDGES, where the model reads them, are mapped and in no cache; they are part of what
+ * is read, of the drive and of the bus.
  */
 #ifndef SL_CLI_MACHINE_PLAN_H
 #define SL_CLI_MACHINE_PLAN_H
@@ -67,8 +70,8 @@ struct sl_machine_plan {
     // The machine's memory, in bytes. `held` lies there, the others as far as there is room.
     uint64_t arena_bytes, cache_bytes; // without the cache
     uint64_t places_bytes;             // notes of trainers on GPUs
-    uint64_t held_bytes, graph_bytes, feature_bytes;
-    double graph_share, feature_share; // of both, what is there
+    uint64_t held_bytes, graph_bytes, feature_bytes, edge_feature_bytes;
+    double graph_share, feature_share, edge_feature_share; // of each, what is there
 
     // Of a GPU that trains, in bytes: what a device may take; a step, and what its device needs for
     // steps, and for the graph where it samples as well. 0: none trains.

@@ -104,12 +104,15 @@ static void describe_epoch(const cJSON *epoch, char *out, size_t bytes)
 {
     const cJSON *cache = sl_json_at(epoch, "cache");
     double helped = sl_json_number(sl_json_at(epoch, "switching"), "batches");
-    char hits[32] = "", standby[32] = "";
+    const double n_passes = sl_json_number(epoch, "passes"); // NaN where epochs are whole ones
+    char passes[32] = "", hits[32] = "", standby[32] = "";
+    if (isfinite(n_passes))
+        snprintf(passes, sizeof passes, "  passes %.4g", n_passes);
     if (cJSON_IsTrue(sl_json_at(cache, "ranked")))
         snprintf(hits, sizeof hits, "  hits %.1f %%", 100 * sl_json_number(cache, "hit_rate"));
     if (helped > 0)
         snprintf(standby, sizeof standby, "  standby %.0f", helped);
-    snprintf(out, bytes, "%s%s", hits, standby);
+    snprintf(out, bytes, "%s%s%s", passes, hits, standby);
 }
 
 // "  val 0.8955": the metric that decides; accuracy is what a number without a name is. Empty where
@@ -143,7 +146,7 @@ static void show_epoch(struct sl_run_view *view, const char *json)
     cJSON *e = cJSON_Parse(json);
     if (!e)
         return;
-    char validation[48], test[48], training[32] = "", evaluation[96] = "", extras[64],
+    char validation[48], test[48], training[32] = "", evaluation[96] = "", extras[96],
                                    time[SL_UNITS_BYTES];
     describe_evaluation(view, e, "val", validation, sizeof validation);
     describe_evaluation(view, e, "test", test, sizeof test);

@@ -328,8 +328,9 @@ struct sl_config {
     bool digest;
 
     struct {
-        uint32_t every; // 0 = only at the end
-        bool full;      // layer-wise over all neighbours
+        double every;    // a whole number, resolved; 0 = only at the end
+        double fraction; // of a pass, that it was before; 0: it was none
+        bool full;       // layer-wise over all neighbours
         uint32_t n_fanout;
         int64_t fanout[SL_CONFIG_MAX_LAYERS];
         struct sl_fanout_names fanout_names;

@@ -1,5 +1,6 @@
 /*
- * epochs.c - resolves "auto" of epochs and early_stopping.patience.
+ * epochs.c - resolves fractions of evaluate.every, and "auto" of epochs and of
+ * early_stopping.patience.
  *
  * A model needs a number of updates to learn, and an epoch of a small training set has few of them
  * (one, where a mini-batch holds all of it). So "auto" is as many epochs as have UPDATES of them,
@@ -12,14 +13,90 @@
  * evaluation. Shorter ones do not, because an evaluation that may end training cannot overlap with
  * it. Nor do jobs whose evaluations cannot be compared, without validation vertices or labels.
  */
-#include "config/config.h"
+#include "config/parse_internal.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 
 #include "common/base/bits.h"
+#include "common/base/error.h"
 #include "common/data/cache_kind.h"
+
+// Passes of n epochs each.
+static int multiply(const struct sl_parse *p, const char *path, double passes, uint32_t n,
+                    double *epochs)
+{
+    *epochs = passes * n;
+    if (*epochs <= SL_CONFIG_MAX_EPOCHS)
+        return SL_OK;
+    return sl_parse_fail(p, path,
+                         "found %g with evaluate.every %g, wanted at most %g, which are %d epochs "
+                         "then: lower it, or raise evaluate.every",
+                         passes, p->out->evaluate.fraction, (double)SL_CONFIG_MAX_EPOCHS / n,
+                         SL_CONFIG_MAX_EPOCHS);
+}
+
+static int multiply_whole(const struct sl_parse *p, const char *path, uint32_t n, uint32_t *epochs)
+{
+    double all;
+    SL_TRY(multiply(p, path, *epochs, n, &all));
+    *epochs = (uint32_t)all;
+    return SL_OK;
+}
+
+// What keys count in passes becomes so many epochs.
+static int multiply_keys(const struct sl_parse *p, uint32_t n)
+{
+    struct sl_config *c = p->out;
+    SL_TRY(multiply_whole(p, "epochs", n, &c->epochs));
+    SL_TRY(multiply(p, "optimizer.warmup_epochs", c->optimizer.warmup_epochs, n,
+                    &c->optimizer.warmup_epochs));
+    if (c->optimizer.schedule == SL_LR_STEP)
+        SL_TRY(multiply_whole(p, "optimizer.step_epochs", n, &c->optimizer.step_epochs));
+    if (sl_parse_find(p->root, "cache.presample_epochs"))
+        SL_TRY(multiply_whole(p, "cache.presample_epochs", n, &c->cache.presample_epochs));
+    for (uint32_t i = 0; i < c->n_schedule; i++)
+        SL_TRY(multiply_whole(p, "schedule", n, &c->schedule[i].epoch));
+    return SL_OK;
+}
+
+// What does not go with a fraction, or NULL.
+static const char *misfit_of(const struct sl_parse *p)
+{
+    const struct sl_config *c = p->out;
+    if (!sl_key_applies(sl_key_find("order.epochs_per_pass"), c))
+        return "order.kind";
+    if (c->order.epochs_per_pass > 1)
+        return "order.epochs_per_pass"; // said twice
+    // Their number grows with each epoch.
+    return sl_config_is_links(c) && c->task.hard.kind != SL_HARD_NONE ? "task.hard.kind" : NULL;
+}
+
+int sl_parse_resolve_fraction(const struct sl_parse *p)
+{
+    struct sl_config *c = p->out;
+    const double every = c->evaluate.every, most = sl_key_find("order.epochs_per_pass")->max;
+    if (every == floor(every))
+        return SL_OK;
+    const double n = round(1 / every);
+    if (n < 2 || n > most || fabs(n * every - 1) > 0.002)
+        return sl_parse_fail(p, "evaluate.every",
+                             "found %g, wanted a whole number of epochs, or 1/n of one from 0.5 to "
+                             "%g, such as 0.05 for 20 evaluations an epoch: correct it",
+                             every, 1 / most);
+    const char *misfit = misfit_of(p);
+    if (misfit)
+        return sl_parse_fail(p, "evaluate.every",
+                             "found %g beside %s, wanted a whole number there: a fraction divides "
+                             "shuffled epochs that nothing else divides or counts: take one of "
+                             "the two out",
+                             every, misfit);
+    c->evaluate.fraction = every;
+    c->evaluate.every = 1;
+    c->order.epochs_per_pass = (uint32_t)n;
+    return multiply_keys(p, (uint32_t)n);
+}
 
 // What the other keys speak of.
 static uint32_t least_of(const struct sl_config *c)
@@ -37,7 +114,7 @@ static uint32_t patience_of(const struct sl_config *c, bool longer)
 {
     if (!longer || c->evaluate.every == 0)
         return 0;
-    return SL_MAX(c->epochs / 2 / c->evaluate.every, 1u);
+    return SL_MAX(c->epochs / 2 / (uint32_t)c->evaluate.every, 1u);
 }
 
 char *sl_config_settle_epochs(struct sl_config *c, uint64_t updates, bool finds_best,

@@ -788,10 +788,11 @@ const struct sl_key sl_keys[] = {
 
     {.path = "evaluate", .type = SL_KEY_OBJECT,
      .doc = "Accuracy on the validation and test vertices."},
-    {.path = "evaluate.every", .type = SL_KEY_INTEGER, AT(evaluate.every), ONWARD,
+    {.path = "evaluate.every", .type = SL_KEY_NUMBER, AT(evaluate.every), ONWARD,
      .min = 0, .max = 1000000, .fallback = "1",
      OWN,
-     .doc = "Epochs between evaluations; 0: only at the end."},
+     .doc = "Epochs between evaluations; 0: only at the end. A fraction 1/n, such as 0.05, divides "
+            "each epoch into n: order.epochs_per_pass n, and n times as many epochs."},
     {.path = "evaluate.fanout", .type = SL_KEY_FANOUT, AT(evaluate.fanout), FIXED,
      BESIDE(evaluate.n_fanout), NAMED(evaluate.fanout_names), .min = 1, .max = 65535,
      .word = "full", FLAG(evaluate.full), .fallback = "\"full\"",

@@ -25,7 +25,7 @@
 #define SL_MODEL_WITH_HEADS "gat or gatv2 or rgat or hgt"
 // Those that drop attention coefficients, likewise.
 #define SL_MODEL_WITH_ATTENTION_DROPOUT "gat or gatv2 or rgat"
-#define SL_MODEL_WITH_RESIDUAL          "gat or gatv2"
+#define SL_MODEL_WITH_RESIDUAL          "gat or gatv2 or rgat"
 // Those whose sums model.degrees scales, likewise.
 #define SL_MODEL_WITH_DEGREES "gcn or gin"
 // Those of graphs of several types, likewise; the others are of graphs of one.

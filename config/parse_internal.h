@@ -64,6 +64,12 @@ int sl_parse_override(const struct sl_parse *p, const char *text);
 // What concerns several keys, and defaults that depend on other keys.
 int sl_parse_resolve(const struct sl_parse *p);
 
+/*
+ * A fraction of evaluate.every, 1/n, is order.epochs_per_pass n with an evaluation after each
+ * epoch, and n times what other keys count in epochs. After keys have been checked for a meaning.
+ */
+int sl_parse_resolve_fraction(const struct sl_parse *p);
+
 // allocation.cores: whether devices are a pool of cores; before those of "auto" are listed.
 int sl_parse_resolve_cores(const struct sl_parse *p);
 

@@ -498,6 +498,7 @@ int sl_parse_resolve(const struct sl_parse *p)
     SL_TRY(sl_parse_resolve_cores(p));
     SL_TRY(sl_parse_only_keys(p, "", "", p->root, p->out));
     resolve_external(p);
+    SL_TRY(sl_parse_resolve_fraction(p));
     SL_TRY(check_subgraph(p));
     SL_TRY(check_time(p));
     SL_TRY(check_presampling(p));

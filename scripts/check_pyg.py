@@ -291,6 +291,7 @@ TYPED_MODELS = {
     "rsage": {"kind": "rsage", "layers": 2, "hidden": 32, "norm": "layer"},
     "rsage-mean": {"kind": "rsage", "layers": 3, "hidden": 16, "relations": "mean"},
     "rgat": {"kind": "rgat", "layers": 2, "hidden": 32, "heads": 4, "activation": "leaky_relu"},
+    "rgat-residual": {"kind": "rgat", "layers": 3, "hidden": 16, "heads": 2, "residual": True},
     "rgcn": {"kind": "rgcn", "layers": 2, "hidden": 32, "norm": "batch"},
     "rgcn-bases": {"kind": "rgcn", "layers": 2, "hidden": 32, "bases": 3},
     "rgcn-blocks": {"kind": "rgcn", "layers": 2, "hidden": 32, "blocks": 4},

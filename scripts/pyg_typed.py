@@ -95,7 +95,8 @@ class TypedModel(torch.nn.Module):
                 if model.get("share_weights"):
                     d_in = d_in[0]
                 edge_dim = self.edge_widths.get(relation)
-                options = {"add_self_loops": False, "edge_dim": edge_dim}
+                options = {"add_self_loops": False, "edge_dim": edge_dim,
+                           "residual": model.get("residual", False)}
                 return GATConv(d_in, self.hidden // heads, heads, **options)
 
         return HeteroConv(

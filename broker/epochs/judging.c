@@ -107,7 +107,7 @@ static int check_given(const struct sl_config *c, const struct sl_dataset *datas
     snprintf(keys[1].found, sizeof keys[1].found, "%g", c->early_stopping.min_delta);
     snprintf(keys[2].found, sizeof keys[2].found, "%g", c->early_stopping.target);
     snprintf(keys[4].found, sizeof keys[4].found, "\"%s\"", sl_metric_words[c->evaluate.metric]);
-    snprintf(keys[5].found, sizeof keys[5].found, "%u", c->evaluate.every);
+    snprintf(keys[5].found, sizeof keys[5].found, "%g", c->evaluate.every);
     for (size_t i = 0; i < SL_COUNT_OF(keys); i++) {
         const bool of_test = keys[i].on == SL_SPLIT_TEST;
         if (!keys[i].is_given || keys[i].acts)
@@ -151,11 +151,29 @@ static int check_target(const struct sl_config *c, const struct sl_dataset *ds)
                    target, sl_measure_kinds[measure].name);
 }
 
+// Epochs that are divided for evaluations have whole updates, as they had before.
+static int check_fraction(const struct sl_config *c, uint64_t n_train)
+{
+    const uint64_t n = sl_config_epoch_items(c, n_train);
+    const bool async = c->updates.mode == SL_UPDATE_ASYNC;
+    const uint64_t each =
+        c->sampler.batch_size * (uint64_t)(async ? 1 : c->updates.batches_per_update);
+    if (c->evaluate.fraction == 0 || n_train == 0 || n >= SL_MIN(each, n_train))
+        return SL_OK;
+    return sl_fail(SL_EINVAL,
+                   "evaluate.every: found %g, which is %llu of %llu that the data set '%s' trains "
+                   "on, wanted at least an update, of %llu: set it to %.3g or more",
+                   c->evaluate.fraction, (unsigned long long)n, (unsigned long long)n_train,
+                   c->dataset, (unsigned long long)each,
+                   SL_MIN((double)each / (double)n_train, 1.0));
+}
+
 int sl_judging_check(const struct sl_config *config, const struct sl_dataset *dataset)
 {
     SL_TRY(check_metric(config, dataset));
     SL_TRY(check_given(config, dataset));
     SL_TRY(check_target(config, dataset));
+    SL_TRY(check_fraction(config, dataset->split[SL_SPLIT_TRAIN].n));
     return check_negatives(config, dataset);
 }
 

@@ -384,6 +384,8 @@ static void read_training(struct sl_phases *p, const struct sl_open_phase *o, ui
     f->async = p->setup.plan.config->updates.mode == SL_UPDATE_ASYNC;
     f->lent = o->spec.kind == SL_PHASE_LEND;
     f->links = sl_config_is_links(p->setup.plan.config);
+    f->shares = p->setup.plan.config->order.epochs_per_pass > 1;
+    f->passes = (f->epoch + 1) / SL_MAX(p->setup.plan.config->order.epochs_per_pass, 1u);
     f->positives = (double)o->spec.n_items;
     f->negatives = f->positives * p->setup.plan.config->task.per_positive;
     f->cache.ranked = o->spec.rank_generation != 0;

@@ -52,7 +52,7 @@ uint64_t sl_phases_batches_of(const struct sl_config *config, uint64_t n_train, 
 
 static bool is_evaluated(const struct sl_config *config, uint32_t epoch)
 {
-    uint32_t every = config->evaluate.every;
+    const uint32_t every = (uint32_t)config->evaluate.every;
     return epoch + 1 == config->epochs || (every != 0 && (epoch + 1) % every == 0);
 }
 

@@ -110,6 +110,7 @@
 // An epoch: an entry of "epochs", and a line of metrics.jsonl.
 #define SL_REPORT_EPOCH(X, BEGIN, END) \
     X(, WHOLE, epoch) X(, REAL, seconds, SL_TAG("time/epoch_seconds")) \
+    X(, REAL, passes, SL_TAG("time/passes"), SL_IF(sl_report_epoch, shares)) /* at its end */ \
     X(, REAL, evaluate_seconds) X(, REAL, overlapped_seconds) X(, REAL, paused_seconds) \
     X(, REAL, loss, SL_TAG("loss/train")) X(, REAL, train_accuracy, SL_TAG("accuracy/train")) \
     X(, REAL, val_accuracy) X(, TREE, val) X(, TREE, test) \
@@ -230,10 +231,10 @@ SL_REPORT_ENTRY(sl_report_held_edges, SL_REPORT_HELD_EDGES)
 
 // Flags are of who writes: the updates are asynchronous, batches are lent to external trainers, an
 // optimum is known, there are caches, the order is that of a walk, there are several nodes, links
-// are trained.
+// are trained, an epoch is a share of a pass.
 #define SL_REPORT_EPOCH_MEMBERS \
     SL_REPORT_EPOCH(SL_MEMBER, SL_MEMBER_BEGIN, SL_MEMBER_END) bool has_optimal, async, lent, \
-        several_nodes, links;
+        several_nodes, links, shares;
 // clang-format on
 
 struct sl_report_epoch {

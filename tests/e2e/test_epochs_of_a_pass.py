@@ -70,6 +70,37 @@ def test_the_same_bits_after_a_death(box, way):
         config["output"] = "runs/other"
 
 
+def test_a_fraction_of_evaluations_divides_epochs(box):
+    """It is the same job in other words, and as many evaluations, whoever dies meanwhile."""
+    _, report = box.run(job(box, epochs=2 * PER_PASS, output="runs/shares"), name="shares")
+    wanted = fingerprint(report)
+    changes = {"epochs": 2, "evaluate.every": 1 / PER_PASS, "checkpoint.every_updates": 1}
+    allocation = {"samplers": 2, "trainers": 2}
+    config = small_job(box.shared_dataset("small"), allocation=allocation, **changes)
+    for point in None, "trainer_gradient:9", "broker_phase:7":
+        result, report = box.run(config, env={"SLUICE_FAILPOINT": point} if point else {})
+        if point and point.startswith("broker"):
+            result.error(1, "the broker was killed by SIGKILL")
+            box.until_gone()
+            result, report = box.run(config)
+        result.ok()
+        assert fingerprint(report) == wanted, point
+        assert [e["passes"] for e in report["epochs"]] == [e / 4 for e in range(1, 9)], report
+        assert all(e["val_accuracy"] > 0 for e in report["epochs"]), report
+        config["output"] = f"runs/after{point}".replace(":", "-")
+    config["output"] = "runs/job"
+    config["evaluate"]["every"] = 1
+    config["epochs"] = 9
+    wanted = "order.epochs_per_pass: found 1, the run has 4"
+    box.sluice("run", box.job(config)).error(2, wanted)
+
+
+def test_a_fraction_needs_whole_updates(box):
+    config = small_job(box.shared_dataset("small"), **{"evaluate.every": 0.001})
+    refused(box, box.sluice("run", box.job(config), "--dry-run"), "evaluate.every: found 0.001",
+            "at least an update, of 64: set it to ")
+
+
 def test_other_orders_have_whole_epochs(box):
     said = box.sluice("run", box.job(job(box, **{"order.kind": "listed"})), "--dry-run")
     refused(box, said, "order.epochs_per_pass", "order.kind")

@@ -7,6 +7,7 @@ import numpy as np
 
 from harness import ROOT, cases, read_json, small_job
 from test_bad_input import refused
+from test_typed_edges import job as edge_job
 from test_typed_jobs import job, papers
 
 JOB = os.path.join(ROOT, "config/examples/igbh-rgat.json")
@@ -97,6 +98,29 @@ def test_who_reads_files_refuses_a_description(box):
     refused(box, weighted, "weights and times", "khop")
     said = box.sluice("run", path, "--dry-run").ok().out  # of this machine
     assert "3 types, 6 relations" in said and "mini-batch  at most about " in said, said
+
+
+def test_features_of_edges_count(box):
+    """In memory as their files, and in each mini-batch as edges have them."""
+    path = box.job(edge_job(box, devices="auto"))
+    drive = machine(1, drive=6e9)
+    plans = plan(box, path, *drive), plan(box, path, *drive, "--set", "model.edge_features=false")
+    parameters = plans[0]["num_params"] - plans[1]["num_params"]
+    reads, blind = (p["machine"] for p in plans)
+    n = {name: r["edges"] for name, r in reads["relations"].items()}
+    width = {name: r["feature_bytes"] / 4500 for name, r in reads["relations"].items()}
+    assert sorted(width.values()) == [4, 12], reads["relations"]
+    drawn = sum(n[name] * width[name] for name in n)
+    each, without = (m["train"]["mini_batch"] for m in (reads, blind))
+    assert near(each["read"] - without["read"], drawn), (each, without)
+    there_and_back = 8 * parameters
+    assert near(each["bus"] - without["bus"] - there_and_back, drawn), (each, without)
+    assert reads["memory"]["edge_feature_bytes"] == 16 * 4500, reads["memory"]
+    assert blind["memory"]["edge_feature_bytes"] == 0, blind["memory"]
+    assert reads["memory"]["edge_feature_share"] == 1 and each["drive"] == 0, reads
+    assert reads["gpu"]["step_bytes"] - blind["gpu"]["step_bytes"] > 2 * drawn, reads["gpu"]
+    said = box.sluice("run", path, "--dry-run", *drive).ok().out
+    assert "  features of edges: 70.3 KiB, of which 100 % are there" in said, said
 
 
 # ---- MLPerf's job -------------------------------------------------------------------------------

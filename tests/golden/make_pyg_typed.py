@@ -56,6 +56,8 @@ KINDS = {
     "hgt": {"kind": "hgt", "heads": 2},
     "rgat-edges": {"kind": "rgat", "heads": 2, "edge_features": True},
     "rgat-edges-mean": {"kind": "rgat", "heads": 3, "edge_features": True, "relations": "mean"},
+    "rgat-residual": {"kind": "rgat", "heads": 2, "residual": True},
+    "rgat-residual-mean": {"kind": "rgat", "heads": 3, "residual": True, "relations": "mean"},
 }
 SHAPES = [  # layers, norm, activation
     (1, "none", "relu"),

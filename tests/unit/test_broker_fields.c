@@ -171,6 +171,7 @@ TEST(an_epoch_is_read_as_it_was_written)
                                       .async = true,
                                       .lent = true,
                                       .links = true,
+                                      .shares = true,
                                       .bottleneck = "x"},
                            read;
     double next = 0;

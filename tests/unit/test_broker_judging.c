@@ -188,6 +188,20 @@ TEST(keys_that_cannot_act_are_refused)
     }
 }
 
+TEST(a_fraction_has_whole_updates)
+{
+    setup();
+    config.sampler.batch_size = TRAIN_N / 4;
+    config.updates.batches_per_update = 2;
+    config.evaluate.fraction = 0.5;
+    config.order.epochs_per_pass = 2;
+    ck_assert_int_eq(sl_judging_check(&config, &ds), SL_OK);
+    config.order.epochs_per_pass = 4;
+    ck_assert_int_eq(sl_judging_check(&config, &ds), SL_EINVAL);
+    config.updates.mode = SL_UPDATE_ASYNC;
+    ck_assert_int_eq(sl_judging_check(&config, &ds), SL_OK);
+}
+
 TEST(a_target_that_no_metric_has_is_refused)
 {
     setup();

@@ -108,13 +108,29 @@ TEST(every_key_reaches_its_field)
     ck_assert_uint_eq(config.seed, 9007199254740991u);
     ck_assert_int_eq(config.precision, SL_CONFIG_BF16);
     ck_assert(config.digest);
-    ck_assert_uint_eq(config.evaluate.every, 0);
+    ck_assert(config.evaluate.every == 0);
     ck_assert(!config.evaluate.full);
     ck_assert_uint_eq(config.evaluate.n_fanout, 2);
     ck_assert_int_eq(config.evaluate.fanout[1], 8);
     ck_assert_uint_eq(config.evaluate.batch_size, 9);
     ck_assert_int_eq(config.evaluate.test, SL_TEST_NEVER);
     ck_assert_str_eq(config.output, "somewhere/else");
+}
+
+TEST(a_fraction_of_evaluations_divides_epochs)
+{
+    static const char job[] = "{\"dataset\": \"d\", \"model\": {\"kind\": \"gcn\"}, \"epochs\": 2, "
+                              "\"optimizer\": {\"schedule\": \"step\", \"warmup_epochs\": 0.5}, "
+                              "\"evaluate\": {\"every\": 0.05}, \"schedule\": "
+                              "[{\"epoch\": 1, \"samplers\": 1, \"trainers\": 1}]}";
+    ck_assert_int_eq(sl_config_parse(job, sizeof job - 1, "job.json", &config), SL_OK);
+    ck_assert(config.evaluate.every == 1 && config.evaluate.fraction == 0.05);
+    ck_assert_uint_eq(config.order.epochs_per_pass, 20);
+    ck_assert_uint_eq(config.epochs, 40);
+    ck_assert(config.optimizer.warmup_epochs == 10);
+    ck_assert_uint_eq(config.optimizer.step_epochs, 200);
+    ck_assert_uint_eq(config.cache.presample_epochs, 1);
+    ck_assert_uint_eq(config.schedule[0].epoch, 20);
 }
 
 TEST(every_key_of_models_and_training_reaches_its_field)
@@ -213,7 +229,7 @@ TEST(left_out_keys_have_their_defaults)
     ck_assert_uint_eq(config.seed, 0);
     ck_assert_int_eq(config.precision, SL_CONFIG_PRECISION_AUTO);
     ck_assert(!config.digest);
-    ck_assert_uint_eq(config.evaluate.every, 1);
+    ck_assert(config.evaluate.every == 1);
     ck_assert(config.evaluate.full);
     ck_assert_uint_eq(config.evaluate.batch_size, 1024);
     ck_assert_int_eq(config.evaluate.metric, SL_METRIC_AUTO);

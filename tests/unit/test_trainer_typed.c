@@ -28,8 +28,8 @@ static const struct variant {
     {"rgat", SL_MODEL_RGAT, 2, SL_NORM_NONE, SL_CONFIG_LEAKY_RELU, SL_RELATIONS_SUM, 0, 0, 0},
     {"rgat, means, deep", SL_MODEL_RGAT, 3, SL_NORM_NONE, SL_CONFIG_ELU, SL_RELATIONS_MEAN, 0, 0,
      0.3},
-    {"rgat, layer norm", SL_MODEL_RGAT, 2, SL_NORM_LAYER, SL_CONFIG_LEAKY_RELU, SL_RELATIONS_SUM, 0,
-     0, 0.2},
+    {"rgat, layer norm, residual", SL_MODEL_RGAT, 2, SL_NORM_LAYER, SL_CONFIG_LEAKY_RELU,
+     SL_RELATIONS_SUM, 0, 0, 0.2},
     {"rgcn", SL_MODEL_RGCN, 2, SL_NORM_NONE, SL_CONFIG_RELU, SL_RELATIONS_SUM, 0, 0, 0},
     {"rgcn of bases", SL_MODEL_RGCN, 2, SL_NORM_BATCH, SL_CONFIG_ELU, SL_RELATIONS_SUM, 3, 0, 0.3},
     {"rgcn of blocks", SL_MODEL_RGCN, 3, SL_NORM_LAYER, SL_CONFIG_LEAKY_RELU, SL_RELATIONS_SUM, 0,
@@ -41,7 +41,7 @@ static const struct variant {
      0.2},
     {"rgat of edges", SL_MODEL_RGAT, 2, SL_NORM_NONE, SL_CONFIG_LEAKY_RELU, SL_RELATIONS_SUM, 0, 0,
      0},
-    {"rgat of edges, means, deep", SL_MODEL_RGAT, 3, SL_NORM_LAYER, SL_CONFIG_ELU,
+    {"rgat of edges, means, deep, residual", SL_MODEL_RGAT, 3, SL_NORM_LAYER, SL_CONFIG_ELU,
      SL_RELATIONS_MEAN, 0, 0, 0.3},
     {"rsage of visits", SL_MODEL_RSAGE, 2, SL_NORM_NONE, SL_CONFIG_ELU, SL_RELATIONS_MEAN, 0, 0,
      0.2},
@@ -91,6 +91,7 @@ static struct sl_config config_of(const struct variant *v)
     c.model.attention_dropout = v->dropout;
     c.model.share_weights = v == &VARIANTS[ONE_WEIGHT];
     c.model.edge_features = is_of_edges(v);
+    c.model.residual = v->kind == SL_MODEL_RGAT && v->norm == SL_NORM_LAYER;
     c.features.kind = learned_dim ? SL_INPUT_OF_BOTH : SL_INPUT_OF_FILE;
     c.features.dim = learned_dim;
     return c;

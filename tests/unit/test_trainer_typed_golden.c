@@ -135,6 +135,7 @@ static struct sl_config config_of(const cJSON *model)
     c.model.heads = number_of(model, "heads", 1);
     c.model.bases = number_of(model, "bases", 0);
     c.model.blocks = number_of(model, "blocks", 0);
+    c.model.residual = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(model, "residual"));
     c.model.edge_features = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(model, "edge_features"));
     return c;
 }

@@ -457,6 +457,9 @@ static inline void typed_gat(const struct typed_naive *m, uint32_t l, uint32_t k
     const double *bias = typed_of_relation(m, l, k, "bias");
     for (uint32_t o = 0; o < d; o++)
         y[o] += scale * bias[o];
+    if (m->config->model.residual)
+        typed_product(typed_of_relation(m, l, k, "res.weight"), false,
+                      x->of[t] + (uint64_t)i * x->dim[t], x->dim[t], d, scale, y);
     free(own);
     free(z);
     free(score);

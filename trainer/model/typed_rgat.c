@@ -13,6 +13,9 @@
  * lin_dst_r(x_i)_h>. A vertex is no neighbour of itself unless there is such an edge, and a row
  * without edges has the bias alone. The heads are side by side (H*C = d_out) in every layer.
  *
+ * With model.residual a relation adds res_r(x_i), too, res.weight (d_out, d_in of the target type),
+ * with edges or without: so all of a type are one product with their weights' sum.
+ *
  * EDGES with features e_ij, where model.edge_features reads them, add <att_edge_h, lin_edge_r(e_ij)
  * _h> to their scores, as GATConv's edge_dim: att_edge (1, H, C), lin_edge.weight (H*C, width of
  * the relation's features). Relations without features have neither. Each edge then is a source of
@@ -34,7 +37,7 @@
 #include "common/base/philox.h"
 #include "trainer/model/attention.h"
 
-enum { ATT_SRC, ATT_DST, ATT_EDGE, BIAS, LIN_SRC, LIN_DST, LIN_EDGE, N_TENSORS };
+enum { ATT_SRC, ATT_DST, ATT_EDGE, BIAS, LIN_SRC, LIN_DST, LIN_EDGE, RES, N_TENSORS };
 
 // What forward leaves of a run: its edges, of which z is NULL where it is to be made again.
 struct run {
@@ -54,6 +57,8 @@ static bool has(const struct sl_typed_layer *layer, uint32_t relation, uint32_t 
 {
     if (k == ATT_EDGE || k == LIN_EDGE)
         return layer->options->edge_features && layer->typed->relation[relation].feat_dim > 0;
+    if (k == RES)
+        return layer->options->residual;
     return k != LIN_DST || !is_shared(layer);
 }
 
@@ -105,6 +110,7 @@ static void describe(const struct sl_typed_layer *layer, struct sl_tensor *tenso
                          layer->d_in[relation->source]},
             [LIN_DST] = {"lin_dst.weight", 2, layer->d_in[relation->target]},
             [LIN_EDGE] = {"lin_edge.weight", 2, relation->feat_dim},
+            [RES] = {"res.weight", 2, layer->d_in[relation->target]},
         };
         for (uint32_t k = 0; k < N_TENSORS; k++) {
             const uint64_t matrix[] = {rows, own[k].columns};
@@ -322,6 +328,19 @@ static int add_run(const struct sl_layer_env *env, const struct sl_layer_env *on
     return SL_OK;
 }
 
+// y[t] += what the relations that lead to t add of its own rows.
+static int add_residual(const struct sl_layer_env *env, const struct sl_typed_layer *layer,
+                        const float *params, const struct sl_typed_tape *tape, uint32_t t)
+{
+    const struct sl_layer as = {.d_in = layer->d_in[t], .d_out = layer->d_out};
+    const float *weight;
+    if (!layer->options->residual)
+        return SL_OK;
+    SL_TRY(sl_typed_combine(env, layer, params, t, RES, &weight));
+    return weight ? sl_layer_product(env, &as, tape->x[t], tape->n_dst[t], weight, 1, tape->y[t])
+                  : SL_OK;
+}
+
 static int forward(const struct sl_layer_env *env, const struct sl_typed_layer *layer,
                    const float *params, struct sl_typed_tape *tape)
 {
@@ -344,12 +363,15 @@ static int forward(const struct sl_layer_env *env, const struct sl_typed_layer *
     }
     for (uint32_t t = 0; t < layer->typed->n_types; t++) {
         const uint64_t n = (uint64_t)tape->n_dst[t] * layer->d_out;
-        if (n == 0 || tape->y[t])
+        if (n == 0)
             continue;
-        tape->y[t] = sl_layer_floats(env, n);
-        if (!tape->y[t])
-            return SL_ENOMEM;
-        SL_TRY(env->device->fill(tape->y[t], 0, n * sizeof *tape->y[t]));
+        if (!tape->y[t]) {
+            tape->y[t] = sl_layer_floats(env, n);
+            if (!tape->y[t])
+                return SL_ENOMEM;
+            SL_TRY(env->device->fill(tape->y[t], 0, n * sizeof *tape->y[t]));
+        }
+        SL_TRY(add_residual(env, layer, params, tape, t));
     }
     return SL_OK;
 }
@@ -433,6 +455,26 @@ static int run_backward(const struct sl_layer_env *env, const struct sl_typed_la
     return picks ? unpick(&once, run, src.d_in, to_src.dx, to) : SL_OK;
 }
 
+// Of add_residual(): its gradient, and dx (NULL: not asked for) +=.
+static int residual_backward(const struct sl_layer_env *env, const struct sl_typed_layer *layer,
+                             const float *params, const struct sl_typed_tape *tape, uint32_t t,
+                             const float *dy, float *gradient, float *dx)
+{
+    const struct sl_layer as = {.d_in = layer->d_in[t], .d_out = layer->d_out};
+    const float *weight;
+    float *room;
+    if (!layer->options->residual || tape->n_dst[t] == 0)
+        return SL_OK;
+    SL_TRY(sl_typed_combine(env, layer, params, t, RES, &weight));
+    SL_TRY(sl_typed_gradient_room(env, layer, gradient, t, RES, &room));
+    if (!weight)
+        return SL_OK;
+    const struct sl_layer_gradient own = {tape->x[t], room, as.d_in, false};
+    SL_TRY(sl_layer_product_gradient(env, &as, dy, &own, tape->n_dst[t]));
+    SL_TRY(sl_typed_spread(env, layer, room, t, RES, gradient));
+    return dx ? sl_layer_product_backward(env, &as, dy, tape->n_dst[t], weight, 1, dx) : SL_OK;
+}
+
 static int backward(const struct sl_layer_env *env, const struct sl_typed_layer *layer,
                     const float *params, const struct sl_typed_tape *tape, float **dy,
                     float *gradient, float **dx)
@@ -449,6 +491,8 @@ static int backward(const struct sl_layer_env *env, const struct sl_typed_layer 
         SL_TRY(run_backward(env, layer, params, tape, i,
                             dy[layer->typed->relation[tape->run[i].relation].target], gradient,
                             dx));
+    for (uint32_t t = 0; t < layer->typed->n_types; t++)
+        SL_TRY(residual_backward(env, layer, params, tape, t, dy[t], gradient, dx ? dx[t] : NULL));
     return SL_OK;
 }
 
