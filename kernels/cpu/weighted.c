@@ -328,7 +328,7 @@ SL_INLINE int push_edges(struct hop *hop, uint32_t l)
     return SL_OK;
 }
 
-// Lists row + l, and asks for what rows behind it will want.
+// Lists row + l.
 SL_INLINE int list_row(struct hop *hop, uint32_t row, uint32_t l)
 {
     const struct sl_khop_args *args = hop->args;
@@ -337,8 +337,6 @@ SL_INLINE int list_row(struct hop *hop, uint32_t row, uint32_t l)
     const uint64_t first = indptr[0], degree = indptr[1] - first;
     if (__builtin_expect(degree >= UINT32_MAX, 0))
         return sl_khop_fail_degree(args, row + l, degree);
-    sl_khop_fetch_row(args, (uint64_t)row + l + 2 * (uint64_t)hop->n_lanes);
-    prefetch_sums(args, hop->k, (uint64_t)row + l + hop->n_lanes);
     struct row *its = &hop->row[l];
     its->first = first;
     its->degree = (uint32_t)degree;
@@ -350,7 +348,8 @@ SL_INLINE int list_row(struct hop *hop, uint32_t row, uint32_t l)
     return SL_OK;
 }
 
-// Samples the rows row .. row + n - 1.
+// Samples the rows row .. row + n - 1, and asks for what rows behind them will want: for one row
+// after the other, since many misses at once hold each other up.
 SL_INLINE int sample_group(struct hop *hop, uint32_t row, uint32_t n)
 {
     char *spare = hop->spare;
@@ -378,6 +377,8 @@ SL_INLINE int sample_group(struct hop *hop, uint32_t row, uint32_t n)
     }
     draw_lanes(hop, row, hop->of_way[LANE], hop->n[LANE]);
     for (uint32_t l = 0; l < n; l++) {
+        sl_khop_fetch_row(hop->args, (uint64_t)row + l + 2 * (uint64_t)hop->n_lanes);
+        prefetch_sums(hop->args, hop->k, (uint64_t)row + l + hop->n_lanes);
         SL_TRY(push_edges(hop, l));
         hop->args->indptr[row + l + 1] = (uint32_t)hop->n_edges;
     }

@@ -140,7 +140,9 @@ SL_INLINE void find(const struct sl_weighted_longs *s, struct search *f, uint32_
 // The edges that were found leave their rows.
 SL_INLINE void take(struct sl_weighted_longs *s, const struct search *f, uint32_t rows)
 {
-    _Alignas(32) sl_weighted_row_doubles at = {0}, start = {0}, weight = {0}, gone = {0};
+    _Alignas(32) sl_weighted_row_doubles at, start, weight, gone;
+    for (uint32_t r = s->n; r < rows; r++) // nobody reads them, but they are numbers
+        at[r] = start[r] = weight[r] = gone[r] = 0;
     for (uint32_t r = 0; r < s->n; r++) {
         const int is = s->left[r] > 0; // else nothing was found
         const uint32_t edge = is ? f->edge[r] : 0;
