@@ -232,6 +232,19 @@ static void show_times(struct sl_table *t, const struct sl_dataset *ds)
                      edges && nodes ? "; " : "", nodes ? "of vertices" : "");
 }
 
+static void show_stripes(struct sl_table *t, const struct sl_dataset *ds)
+{
+    char a[SL_UNITS_BYTES], head[SL_TYPE_NAME_BYTES + 24];
+    for (uint32_t r = 0; r < ds->files->n_ranges; r++) {
+        const struct sl_stripes *s = sl_dataset_stripes(ds->files, r);
+        snprintf(head, sizeof head, "  %s%sin turns from",
+                 ds->typed.n_types ? ds->typed.type[r].name : "", ds->typed.n_types ? " " : "");
+        for (uint32_t i = 0; s && i < s->n; i++)
+            sl_table_row(t, "%s|%s, %s", i ? "" : head, s->file[i].path,
+                         sl_units_bytes(a, s->file[i].id.bytes));
+    }
+}
+
 static void print_overview(const struct inspection *in)
 {
     char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES], text[SL_OVERLAP_TEXT_BYTES];
@@ -279,9 +292,7 @@ static void print_overview(const struct inspection *in)
         sl_table_row(&t, "|of %016" PRIx64 "%s%s, all of its shards have digest %016" PRIx64,
                      ds->shard.whole, ds->files->whole ? ", " : "",
                      ds->files->whole ? ds->files->whole : "", ds->shard.digest);
-    for (uint32_t i = 0; i < ds->files->stripes.n; i++)
-        sl_table_row(&t, "%s|%s, %s", i ? "" : "  in turns from", ds->files->stripes.file[i].path,
-                     sl_units_bytes(a, ds->files->stripes.file[i].id.bytes));
+    show_stripes(&t, ds);
     sl_label_summary_row(&in->labels, &t);
     for (int s = 0; s < SL_SPLIT_COUNT; s++)
         if (ds->split[s].n)

@@ -19,26 +19,36 @@ static int print_json(const struct sl_stripe_making *m)
 {
     cJSON *o = cJSON_CreateObject();
     cJSON_AddStringToObject(o, "schema", "sluice.stripe/1");
-    cJSON_AddNumberToObject(o, "unit_bytes", (double)m->made.unit_bytes);
     cJSON_AddNumberToObject(o, "seconds", m->seconds);
-    cJSON *files = cJSON_AddArrayToObject(o, "files");
-    for (uint32_t i = 0; i < m->made.n; i++)
-        cJSON_AddItemToArray(files, cJSON_CreateString(m->made.file[i].path));
+    cJSON *types = m->made[0].type[0] ? cJSON_AddObjectToObject(o, "types") : NULL;
+    for (uint32_t k = 0; k < m->n_made; k++) {
+        const struct sl_stripes *s = &m->made[k].stripes;
+        cJSON *of = types ? cJSON_AddObjectToObject(types, m->made[k].type) : o;
+        cJSON_AddNumberToObject(of, "unit_bytes", (double)s->unit_bytes);
+        cJSON *files = cJSON_AddArrayToObject(of, "files");
+        for (uint32_t i = 0; i < s->n; i++)
+            cJSON_AddItemToArray(files, cJSON_CreateString(s->file[i].path));
+    }
     return sl_output_json_line(o, "the files");
 }
 
 static void print_text(const struct sl_stripe_making *m)
 {
     char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES];
+    const bool typed = m->made[0].type[0];
     struct sl_table t;
-    sl_table_init(&t, "l l", NULL);
-    for (uint32_t i = 0; i < m->made.n; i++)
-        sl_table_row(&t, "%s|%s", m->made.file[i].path,
-                     sl_units_bytes(a, sl_stripes_file_bytes(&m->made, i)));
+    sl_table_init(&t, "l l l", NULL);
+    for (uint32_t k = 0; k < m->n_made; k++) {
+        const struct sl_stripes *s = &m->made[k].stripes;
+        for (uint32_t i = 0; i < s->n; i++)
+            sl_table_row(&t, "%s|%s|units of %s", s->file[i].path,
+                         sl_units_bytes(a, sl_stripes_file_bytes(s, i)),
+                         sl_units_bytes(b, s->unit_bytes));
+    }
     sl_table_print(&t, stdout);
-    printf("features are read from these in units of %s; made in %s. node_feat.npy, if there is "
-           "one, is not read any more and may go.\n",
-           sl_units_bytes(a, m->made.unit_bytes), sl_units_seconds(b, m->seconds));
+    printf("features are read from these; made in %s. node_feat%s.npy, if there is one, is not "
+           "read any more and may go.\n",
+           sl_units_seconds(b, m->seconds), typed ? ".TYPE" : "");
 }
 
 static int stripe(void *state)
@@ -56,7 +66,7 @@ static int stripe(void *state)
 
 static void release(void *state)
 {
-    sl_stripes_fini(&((struct request *)state)->making.made);
+    sl_stripe_making_fini(&((struct request *)state)->making);
 }
 
 #define AT(kind, field) SL_OPTION_AT(kind, request, field)
@@ -79,9 +89,10 @@ const struct sl_command sl_command_stripe = {
     .name = "stripe",
     .help = "deal a data set's features out to several drives",
     .about = "Writes the features of the data set DIR into one file in each directory of --to, "
-             "which take turns, and names them in its metadata.json. Jobs then read rows from all "
-             "of these drives at the same time (store.features). Nothing else changes, and "
-             "node_feat.npy stays where it is.",
+             "which take turns, and names them in its metadata.json; of a graph of several types "
+             "one for each type. Jobs then read rows from all of these drives at the same time "
+             "(store.features). Nothing else changes, and node_feat.npy, or node_feat.TYPE.npy, "
+             "stays where it is.",
     .example = "sluice stripe data/papers --to /srv/a --to /srv/b --to /srv/c",
     .operands = {{"DIR", offsetof(struct request, making.dataset)}},
     .options = {{options}},

@@ -144,13 +144,6 @@ static int check_devices(const struct sl_config *c, const struct sl_dataset *ds)
                            "has several types, and whose lists are not of the first of them, "
                            "wanted \"cpu\": set it to that",
                            d, ds->path);
-    for (uint32_t d = 0; d < c->n_devices; d++)
-        if (c->devices[d].kind == SL_DEVICE_CUDA && sl_features_kinds[c->store.features].reads)
-            return sl_fail(SL_EUNSUPPORTED,
-                           "store.features: found \"%s\" with devices[%u] a GPU and data set '%s', "
-                           "whose graph has several types, wanted \"memory\": set it to that, or "
-                           "devices to \"cpu\"",
-                           sl_features_kinds[c->store.features].word, d, ds->path);
     return SL_OK;
 }
 

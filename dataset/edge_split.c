@@ -660,22 +660,13 @@ static int write_others(struct pass *p)
     return rc;
 }
 
-// Files of stripes stay where they are: their paths become whole.
-static void keep_stripes(const struct pass *p, cJSON *root)
-{
-    cJSON *list = cJSON_GetObjectItem(cJSON_GetObjectItem(root, "feat_stripes"), "files");
-    for (uint32_t i = 0; list && i < p->ds.files->stripes.n; i++)
-        cJSON_ReplaceItemInArray(list, (int)i,
-                                 cJSON_CreateString(p->ds.files->stripes.file[i].path));
-}
-
 static int write_metadata(struct pass *p)
 {
     const struct sl_edge_split *run = p->run;
     cJSON *root = sl_metadata_read(p->ds.path);
     if (!root)
         return SL_EIO;
-    keep_stripes(p, root);
+    sl_metadata_keep_stripes(root, &p->ds);
     if (!p->in_place) {
         cJSON_DeleteItemFromObjectCaseSensitive(root, "name");
         cJSON_AddStringToObject(root, "name",

@@ -43,6 +43,35 @@ cJSON *sl_metadata_read(const char *dir)
     return root;
 }
 
+void sl_metadata_put_stripes(cJSON *root, uint32_t type, const struct sl_stripes *s,
+                             const char *dir)
+{
+    cJSON *types = cJSON_GetObjectItemCaseSensitive(root, "types");
+    cJSON *of = types ? cJSON_GetArrayItem(types, (int)type) : root;
+    const size_t n_dir = dir ? strlen(dir) : 0;
+    cJSON_DeleteItemFromObjectCaseSensitive(of, "feat_stripes");
+    if (!s)
+        return;
+    cJSON *files = cJSON_AddArrayToObject(cJSON_AddObjectToObject(of, "feat_stripes"), "files");
+    for (uint32_t i = 0; i < s->n; i++) {
+        const char *to = s->file[i].path;
+        const bool inside = dir && strncmp(to, dir, n_dir) == 0 && to[n_dir] == '/';
+        cJSON_AddItemToArray(files, cJSON_CreateString(inside ? to + n_dir + 1 : to));
+    }
+}
+
+void sl_metadata_keep_stripes(cJSON *root, const struct sl_dataset *ds)
+{
+    for (uint32_t t = 0; t < ds->files->n_ranges; t++)
+        sl_metadata_put_stripes(root, t, sl_dataset_stripes(ds->files, t), NULL);
+}
+
+void sl_metadata_drop_stripes(cJSON *root, const struct sl_dataset *ds)
+{
+    for (uint32_t t = 0; t < ds->files->n_ranges; t++)
+        sl_metadata_put_stripes(root, t, NULL, NULL);
+}
+
 int sl_metadata_write(const struct sl_staging *st, cJSON *root)
 {
     char path[SL_STAGING_PATH_BYTES];

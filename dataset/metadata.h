@@ -9,6 +9,7 @@
 
 #include <cjson/cJSON.h>
 
+#include "common/data/dataset_files.h"
 #include "dataset/staging.h"
 
 struct sl_metadata {
@@ -27,6 +28,16 @@ cJSON *sl_metadata_to_json(const struct sl_metadata *m);
 // metadata.json of the data set in `dir` (owned: cJSON_Delete, or sl_metadata_write); NULL after
 // sl_fail().
 cJSON *sl_metadata_read(const char *dir);
+
+// Names the stripes that features of a type lie in, of a plain data set (type 0) those of all;
+// NULL: none. Paths in `dir` are relative to it; NULL: all are whole. SL_ENOMEM shows when it is
+// saved.
+void sl_metadata_put_stripes(cJSON *root, uint32_t type, const struct sl_stripes *s,
+                             const char *dir);
+// Those of a data set stay where they are: their paths become whole.
+void sl_metadata_keep_stripes(cJSON *root, const struct sl_dataset *ds);
+// Features are whole files now.
+void sl_metadata_drop_stripes(cJSON *root, const struct sl_dataset *ds);
 
 // Writes and frees `root`; NULL is SL_ENOMEM.
 int sl_metadata_save(const char *path, cJSON *root);

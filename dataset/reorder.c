@@ -419,8 +419,8 @@ static int write_metadata(struct pass *r)
     cJSON *root = sl_metadata_read(r->ds.path);
     if (!root)
         return SL_EIO;
-    cJSON_DeleteItemFromObjectCaseSensitive(root, "feat_stripes"); // features are one file now
-    cJSON_DeleteItemFromObjectCaseSensitive(root, "first_side");   // sides are mixed now
+    sl_metadata_drop_stripes(root, &r->ds);
+    cJSON_DeleteItemFromObjectCaseSensitive(root, "first_side"); // sides are mixed now
     cJSON_DeleteItemFromObjectCaseSensitive(root, "name");
     cJSON_AddStringToObject(root, "name",
                             r->run->making.name ? r->run->making.name : r->run->making.st.name);

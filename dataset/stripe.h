@@ -1,5 +1,6 @@
 /*
- * stripe.h - a data set's features, dealt out to several files (common/data/stripes.h).
+ * stripe.h - a data set's features, dealt out to several files (common/data/stripes.h); those of
+ * each type of a typed graph to files of their own.
  *
  * Files appear complete or not at all, and metadata.json names them last. So after a kill at any
  * instant the data set is as before or complete. The features that it had stay where they are.
@@ -11,6 +12,12 @@
 #include <stdint.h>
 
 #include "common/data/stripes.h"
+#include "common/data/typed.h"
+
+struct sl_stripe_set {
+    char type[SL_TYPE_NAME_BYTES]; // empty: a plain data set's
+    struct sl_stripes stripes;
+};
 
 struct sl_stripe_making {
     const char *dataset;
@@ -20,11 +27,13 @@ struct sl_stripe_making {
     bool force, quiet;   // force: files of that name are replaced
 
     // What came of it.
-    struct sl_stripes made; // (sl_stripes_fini)
+    struct sl_stripe_set *made; // (n_made, owned): of the types that have features
+    uint32_t n_made;
     double seconds;
 };
 
 // SL_EEXIST, SL_ENOENT, SL_EACCESS, SL_EIO (a full disk), SL_EABORTED; errors of the data set.
 int sl_stripe_make(struct sl_stripe_making *m);
+void sl_stripe_making_fini(struct sl_stripe_making *m); // safe on a zeroed struct
 
 #endif

@@ -113,25 +113,27 @@ static int compute_hotness(struct sl_ranking *r, uint32_t *hotness)
     return r->kind->hotness(&facts, hotness);
 }
 
-// Whether caches are of so many bytes of rows; else they are of so many rows: of a plain graph, and
-// those that the machine's cache keeps, which has slots of each width.
+// Whether caches are of so many bytes of rows; else, of a plain graph, they are of so many rows.
 static bool is_by_bytes(const struct sl_ranking *r)
 {
-    return r->setup.dataset->typed.n_types > 0 && r->setup.arena->h->spec.rows.n_hot == 0;
+    return r->setup.dataset->typed.n_types > 0;
 }
 
-// Where the rows end that caches of each tier's size hold.
+// Where the rows end that caches of each tier's size hold; of the machine's cache those it keeps.
 static void find_ends(const struct sl_ranking *r, const uint32_t *order,
                       uint64_t end[SL_VISIT_COUNTS_TIERS_MAX])
 {
     const struct sl_dataset *ds = r->setup.dataset;
+    const struct sl_row_cache_shape *rows = &r->setup.arena->h->spec.rows;
     const struct sl_visit_counts_tiers *tiers = sl_visit_counts_tiers(r->setup.arena);
     const uint64_t row_bytes = sl_features_row_bytes(ds);
+    const uint64_t kept = sl_row_cache_hot_size(rows, row_bytes);
     uint64_t i = 0, taken = 0;
-    for (uint32_t t = 0; t < tiers->n; t++)
-        end[t] = i = is_by_bytes(r) ? fill(&ds->typed, order, r->setup.n_nodes, i,
-                                           tiers->end[t] * row_bytes, &taken)
-                                    : tiers->end[t];
+    for (uint32_t t = 0; t < tiers->n; t++) {
+        const uint64_t size = tiers->end[t], n = size == kept ? rows->n_hot : r->setup.n_nodes;
+        end[t] = i =
+            is_by_bytes(r) ? fill(&ds->typed, order, n, i, size * row_bytes, &taken) : size;
+    }
 }
 
 // Of sorted tiers, in which a type's vertices stand side by side.
@@ -203,8 +205,7 @@ static int lead_with_widths(struct sl_ranking *r, uint32_t *order)
                        (unsigned long long)r->setup.n_nodes);
     find_widths(typed, rows, width);
     for (uint32_t w = 0; w < rows->n_widths; w++)
-        left[w] = (uint64_t)((double)rows->n_hot / (double)rows->n_slots *
-                             (double)rows->width[w].n_slots);
+        left[w] = sl_row_cache_hot_slots(rows, w);
     for (uint64_t i = 0; i < r->setup.n_nodes; i++) {
         uint64_t *of_width = &left[width[sl_typed_type_of(typed, order[i])]];
         if (*of_width > 0) {

@@ -42,9 +42,7 @@ static bool reads(const struct sl_config *config)
 void sl_capacity_settle_store(struct sl_config *config, const struct sl_dataset *ds,
                               uint64_t available_bytes)
 {
-    const bool gpus = sl_config_trains_on(config, SL_DEVICE_CUDA), types = ds->typed.n_types > 0;
-    if (gpus && types) // rows of several widths are gathered as they are mapped
-        available_bytes = UINT64_MAX;
+    const bool gpus = sl_config_trains_on(config, SL_DEVICE_CUDA);
     if (config->store.features == SL_FEATURES_AUTO)
         config->store.features = sl_features_choose(ds, available_bytes);
     config->store.features = sl_features_settle(config->store.features, ds);

@@ -188,7 +188,7 @@ uint32_t sl_split_cache_sizes(struct sl_role_split *s, uint64_t rows[SL_SPLIT_SI
     const struct sl_store_site site = site_of(s);
     uint64_t all = 0;
     uint32_t n = 0;
-    rows[n++] = s->arena->h->spec.rows.n_hot;
+    rows[n++] = sl_row_cache_hot_size(&s->arena->h->spec.rows, s->need.row_bytes);
     add_plan(rows, &n, &s->store.plan[SL_PEER_MEMORY_FEATURES].lent);
     for (uint32_t d = 0; d < n_devices; d++) {
         rows[n++] = sl_store_room(&site, d, SL_DUTY_STANDBY); // where it does not fit: what would

@@ -128,6 +128,22 @@ uint64_t sl_row_cache_bytes(const struct sl_row_cache_shape *shape)
     return shape->n_slots ? layout(NULL, shape, NULL) : 0;
 }
 
+uint64_t sl_row_cache_hot_slots(const struct sl_row_cache_shape *shape, uint32_t width)
+{
+    if (shape->n_widths <= 1)
+        return shape->n_hot;
+    return (uint64_t)((double)shape->n_hot / (double)shape->n_slots *
+                      (double)shape->width[width].n_slots);
+}
+
+uint64_t sl_row_cache_hot_size(const struct sl_row_cache_shape *shape, uint64_t mean)
+{
+    uint64_t bytes = 0;
+    for (uint32_t w = 0; w < shape->n_widths; w++)
+        bytes += sl_row_cache_hot_slots(shape, w) * shape->width[w].row_bytes;
+    return mean ? sl_div_up(bytes, mean) : 0;
+}
+
 uint64_t sl_row_cache_room(const struct sl_row_cache_shape *shape)
 {
     uint64_t bytes = 0;

@@ -70,6 +70,11 @@ uint64_t sl_row_cache_bytes(const struct sl_row_cache_shape *shape);
 uint64_t sl_row_cache_room(const struct sl_row_cache_shape *shape);
 uint64_t sl_row_cache_least(const struct sl_row_cache_shape *shape, uint64_t room);
 
+// Of the n_hot slots for hot rows those of one width; and what a cache of the same rows has for its
+// size where that counts rows of `mean` bytes.
+uint64_t sl_row_cache_hot_slots(const struct sl_row_cache_shape *shape, uint32_t width);
+uint64_t sl_row_cache_hot_size(const struct sl_row_cache_shape *shape, uint64_t mean);
+
 // Shared by all. The first worker that measures the drive leaves its figures here for the others
 // and for reports: 0 = not measured.
 struct sl_row_cache_head {

@@ -48,10 +48,11 @@ static void add(struct line *l, const char *text)
         l->text[l->n++] = *text++;
 }
 
-static void add_path(struct line *l, const struct sl_dataset_files *files, int f, uint64_t at)
+// stripes: that the file `name` is mapped from, or NULL.
+static void add_path(struct line *l, const struct sl_dataset_files *files, const char *name,
+                     const struct sl_stripes *s, uint64_t at)
 {
-    const struct sl_stripes *s = &files->stripes;
-    if (f == SL_FILE_FEAT && s->n) {
+    if (s) {
         uint32_t file;
         uint64_t offset;
         sl_stripes_place(s->unit_bytes, s->n, at, &file, &offset);
@@ -60,7 +61,7 @@ static void add_path(struct line *l, const struct sl_dataset_files *files, int f
     }
     add(l, files->directory);
     add(l, "/");
-    add(l, sl_dataset_file_name((enum sl_dataset_file)f));
+    add(l, name);
 }
 
 static bool is_in(const struct sl_npy *npy, const char *address)
@@ -74,15 +75,16 @@ static bool add_file(struct line *l, const struct sl_dataset_files *files, const
     for (int f = 0; f < SL_FILE_COUNT; f++) {
         if (!is_in(&files->npy[f], address))
             continue;
-        add_path(l, files, f, (uint64_t)(address - (const char *)files->npy[f].map));
+        add_path(l, files, sl_dataset_file_name((enum sl_dataset_file)f),
+                 f == SL_FILE_FEAT ? sl_dataset_stripes(files, 0) : NULL,
+                 (uint64_t)(address - (const char *)files->npy[f].map));
         return true;
     }
     for (uint32_t t = 0; t < files->n_typed; t++) {
         if (!is_in(&files->typed[t].npy, address))
             continue;
-        add(l, files->directory);
-        add(l, "/");
-        add(l, files->typed[t].name);
+        add_path(l, files, files->typed[t].name, sl_dataset_stripes(files, t),
+                 (uint64_t)(address - (const char *)files->typed[t].npy.map));
         return true;
     }
     return false;

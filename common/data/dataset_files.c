@@ -68,12 +68,21 @@ const char *sl_dataset_file_name(enum sl_dataset_file f)
     return file_specs[f].name;
 }
 
-static int map_stripes(struct sl_dataset *ds, const struct sl_dataset_known_files *known)
+const char *sl_dataset_feat_name(const struct sl_dataset *ds, uint32_t type)
 {
-    struct sl_stripes *s = &ds->files->stripes;
+    const struct sl_stripes *s = sl_dataset_stripes(ds->files, type);
+    if (s)
+        return s->file[0].path;
+    return ds->typed.n_types ? ds->files->typed[type].name : file_specs[SL_FILE_FEAT].name;
+}
+
+int sl_dataset_map_stripes(struct sl_dataset *ds, uint32_t type,
+                           const struct sl_dataset_known_files *known, struct sl_npy *out)
+{
+    struct sl_stripes *s = sl_dataset_stripes(ds->files, type);
     for (uint32_t i = 0; known && i < s->n; i++)
         s->file[i].was = sl_dataset_known_file(known, s->file[i].path);
-    int rc = sl_stripes_map(s, &ds->files->npy[SL_FILE_FEAT]);
+    int rc = sl_stripes_map(s, &ds->files->n_units, out);
     for (uint32_t i = 0; i < s->n; i++)
         s->file[i].was = NULL;
     return rc;
@@ -92,8 +101,8 @@ int sl_dataset_map_files(struct sl_dataset *ds, unsigned need,
             continue;
         if ((f == SL_FILE_FEAT || f == SL_FILE_EDGE_TIME) && ds->typed.n_types)
             continue; // each type, or relation, has its own
-        if (f == SL_FILE_FEAT && ds->files->stripes.n) {
-            SL_TRY(map_stripes(ds, known));
+        if (f == SL_FILE_FEAT && sl_dataset_stripes(ds->files, 0)) {
+            SL_TRY(sl_dataset_map_stripes(ds, 0, known, &ds->files->npy[f]));
             continue;
         }
         const struct sl_file_id *was =
@@ -118,18 +127,20 @@ int sl_dataset_map_files(struct sl_dataset *ds, unsigned need,
 uint32_t sl_dataset_parts(const struct sl_dataset *ds,
                           struct sl_dataset_part out[SL_DATASET_PARTS_MAX])
 {
-    const struct sl_stripes *s = &ds->files->stripes;
     uint32_t n = 0;
     for (int f = 0; f < SL_FILE_COUNT; f++) {
         const struct sl_npy *npy = &ds->files->npy[f];
         if (npy->map && npy->id.inode)
             out[n++] = (struct sl_dataset_part){file_specs[f].name, &npy->id};
     }
-    for (uint32_t i = 0; i < s->n; i++)
-        out[n++] = (struct sl_dataset_part){s->file[i].path, &s->file[i].id};
+    for (uint32_t t = 0; t < ds->files->n_ranges; t++) {
+        const struct sl_stripes *s = &ds->files->stripes[t];
+        for (uint32_t i = 0; i < s->n; i++)
+            out[n++] = (struct sl_dataset_part){s->file[i].path, &s->file[i].id};
+    }
     for (uint32_t i = 0; i < ds->files->n_typed; i++) {
         const struct sl_typed_file *file = &ds->files->typed[i];
-        if (file->npy.map)
+        if (file->npy.map && file->npy.id.inode)
             out[n++] = (struct sl_dataset_part){file->name, &file->npy.id};
     }
     return n;
@@ -140,15 +151,17 @@ struct sl_dataset_found sl_dataset_describe_npy(const struct sl_dataset *ds, con
 {
     struct sl_dataset_found out;
     char shape[128];
-    snprintf(out.text, sizeof out.text, "%s/%s: is %s %s", ds->path, file,
-             sl_npy_dtype_name(npy->head.dtype),
+    const bool absolute = file[0] == '/';
+    snprintf(out.text, sizeof out.text, "%s%s%s: is %s %s", absolute ? "" : ds->path,
+             absolute ? "" : "/", file, sl_npy_dtype_name(npy->head.dtype),
              sl_npy_shape_text(&npy->head, shape, sizeof shape));
     return out;
 }
 
 struct sl_dataset_found sl_dataset_describe(const struct sl_dataset *ds, enum sl_dataset_file f)
 {
-    return sl_dataset_describe_npy(ds, file_specs[f].name, &ds->files->npy[f]);
+    const char *name = f == SL_FILE_FEAT ? sl_dataset_feat_name(ds, 0) : file_specs[f].name;
+    return sl_dataset_describe_npy(ds, name, &ds->files->npy[f]);
 }
 
 // ---- copies -------------------------------------------------------------------------------------

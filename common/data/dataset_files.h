@@ -42,7 +42,8 @@ enum sl_dataset_file {
 };
 
 enum {
-    SL_DATASET_PARTS_MAX = SL_FILE_COUNT + SL_STRIPES_MAX + SL_TYPES_MAX + 2 * SL_RELATION_FILES_MAX
+    SL_DATASET_PARTS_MAX =
+        SL_FILE_COUNT + SL_STRIPE_FILES_MAX + SL_TYPES_MAX + 2 * SL_RELATION_FILES_MAX
 };
 
 // Features of one type of a typed graph, or times or features of one relation.
@@ -54,7 +55,11 @@ struct sl_typed_file {
 struct sl_dataset_files {
     char directory[sizeof(((struct sl_dataset *)0)->path)];
     struct sl_npy npy[SL_FILE_COUNT]; // .map is NULL where the file does not exist
-    struct sl_stripes stripes;        // that npy[SL_FILE_FEAT] is mapped from; n 0: it is a file
+    // (n_ranges: types, or 1) that features of a type, or npy[SL_FILE_FEAT], are mapped from; n 0:
+    // a file. NULL: all are files
+    struct sl_stripes *stripes;
+    uint32_t n_ranges;
+    uint64_t n_units; // of them that are mapped
     // (n_typed) of a typed graph: npy[SL_FILE_FEAT] by type, then npy[SL_FILE_EDGE_TIME] by
     // relation, then, where they are read, features of edges by relation
     struct sl_typed_file *typed;
@@ -105,6 +110,20 @@ static inline struct sl_typed_file *sl_dataset_edge_feat_file(const struct sl_da
     return at < ds->files->n_typed ? &ds->files->typed[at] : (struct sl_typed_file *)0;
 }
 
+// The stripes that features of a type are mapped from, or those of a plain data set (type 0). NULL:
+// they are a file.
+static inline struct sl_stripes *sl_dataset_stripes(const struct sl_dataset_files *files,
+                                                    uint32_t type)
+{
+    const bool any = type < files->n_ranges && files->stripes[type].n > 0;
+    return any ? &files->stripes[type] : (struct sl_stripes *)0;
+}
+// Maps them.
+int sl_dataset_map_stripes(struct sl_dataset *ds, uint32_t type,
+                           const struct sl_dataset_known_files *known, struct sl_npy *out);
+// What errors call these features: the file's name, or the path of the first stripe.
+const char *sl_dataset_feat_name(const struct sl_dataset *ds, uint32_t type);
+
 // The files that are mapped, stripes one by one. Returns how many. Borrowed from ds.
 struct sl_dataset_part {
     const char *name; // in the data set's directory; of a stripe its path
@@ -119,7 +138,8 @@ void sl_dataset_release(struct sl_dataset *ds); // what sl_dataset_hold() holds
 void sl_dataset_faults_begin(const struct sl_dataset_files *files);
 void sl_dataset_faults_end(const struct sl_dataset_files *files);
 
-// The part of an error that names the file and what was found: "DIR/FILE: is float64 (3, 4)".
+// The part of an error that names the file, in the data set's directory or a path, and what was
+// found: "DIR/FILE: is float64 (3, 4)".
 struct sl_dataset_found {
     char text[sizeof(((struct sl_dataset *)0)->path) + 256];
 };

@@ -188,24 +188,27 @@ static int get_name(const cJSON *json, const char *path, struct sl_dataset *ds)
     return SL_OK;
 }
 
-// Paths are relative to the data set's directory.
-static int get_stripes(const cJSON *json, const char *path, const struct sl_dataset *ds)
+// Paths are relative to the data set's directory. *n_files: of all types so far.
+static int get_stripes(const cJSON *item, const char *path, const char *key,
+                       const struct sl_dataset *ds, struct sl_stripes *s, uint32_t *n_files)
 {
-    const cJSON *item = get(json, "feat_stripes"), *file;
-    const cJSON *files = item ? cJSON_GetObjectItemCaseSensitive(item, "files") : NULL;
-    struct sl_stripes *s = &ds->files->stripes;
+    const cJSON *file, *files = cJSON_GetObjectItemCaseSensitive(item, "files");
     const int n = cJSON_IsArray(files) ? cJSON_GetArraySize(files) : 0;
-    if (!item)
-        return SL_OK;
     if (n < 1 || n > SL_STRIPES_MAX)
         return sl_fail(SL_EFORMAT,
-                       "%s: \"feat_stripes\" is not {\"files\": [...]} with 1 to %d names of files",
-                       path, SL_STRIPES_MAX);
+                       "%s: \"%s\" is not {\"files\": [...]} with 1 to %d names of files", path,
+                       key, SL_STRIPES_MAX);
+    *n_files += (uint32_t)n;
+    if (*n_files > SL_STRIPE_FILES_MAX)
+        return sl_fail(SL_EUNSUPPORTED,
+                       "%s: \"%s\" is the %u-th file of stripes, at most %d are supported: make "
+                       "them again on fewer drives",
+                       path, key, *n_files, SL_STRIPE_FILES_MAX);
     cJSON_ArrayForEach(file, files)
     {
         const char *name = cJSON_GetStringValue(file);
         if (!name || !name[0])
-            return sl_fail(SL_EFORMAT, "%s: \"feat_stripes\": entry %u is no name of a file", path,
+            return sl_fail(SL_EFORMAT, "%s: \"%s\": entry %u is no name of a file", path, key,
                            s->n);
         const bool absolute = name[0] == '/';
         char **to = &s->file[s->n].path;
@@ -214,6 +217,31 @@ static int get_stripes(const cJSON *json, const char *path, const struct sl_data
             return sl_fail(SL_ENOMEM, "%s: no memory for a path", path);
         }
         s->n++;
+    }
+    return SL_OK;
+}
+
+// Of a plain data set, or of each type.
+static int get_all_stripes(const cJSON *json, const char *path, struct sl_dataset *ds)
+{
+    const bool typed = ds->typed.n_types > 0;
+    const uint32_t n = typed ? ds->typed.n_types : 1;
+    uint32_t n_files = 0;
+    for (uint32_t t = 0; t < n; t++) {
+        const cJSON *of = typed ? cJSON_GetArrayItem(get(json, "types"), (int)t) : json;
+        const cJSON *item = get(of, "feat_stripes");
+        char key[48] = "feat_stripes";
+        if (!item)
+            continue;
+        if (!ds->files->stripes) {
+            ds->files->stripes = calloc(n, sizeof *ds->files->stripes);
+            if (!ds->files->stripes)
+                return sl_fail(SL_ENOMEM, "%s: no memory for names of files", path);
+            ds->files->n_ranges = n;
+        }
+        if (typed)
+            snprintf(key, sizeof key, "types[%u].feat_stripes", t);
+        SL_TRY(get_stripes(item, path, key, ds, &ds->files->stripes[t], &n_files));
     }
     return SL_OK;
 }
@@ -279,10 +307,10 @@ static int take_fields(const cJSON *json, const char *path, struct sl_dataset *d
     SL_TRY(sl_dataset_metadata_count(json, path, "num_classes", false, INT32_MAX, &n_classes));
     SL_TRY(get_task(json, path, ds, m));
     SL_TRY(get_splits(json, path, ds));
-    SL_TRY(get_stripes(json, path, ds));
     SL_TRY(get_shard(json, path, ds));
     SL_TRY(get_temporary(json, path, ds));
     SL_TRY(sl_dataset_read_types(json, path, ds));
+    SL_TRY(get_all_stripes(json, path, ds));
     if (ds->first_side > ds->n_nodes)
         return sl_fail(SL_EFORMAT,
                        "%s: \"first_side\" is %" PRIu64 ", wanted at most num_nodes = %" PRIu64,

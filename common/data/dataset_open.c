@@ -350,7 +350,9 @@ void sl_dataset_close(struct sl_dataset *ds)
     }
     if (ds->files) {
         sl_dataset_close_types(ds);
-        sl_stripes_fini(&ds->files->stripes);
+        for (uint32_t t = 0; t < ds->files->n_ranges; t++)
+            sl_stripes_fini(&ds->files->stripes[t]);
+        free(ds->files->stripes);
         free(ds->files->whole);
     }
     free(ds->files);

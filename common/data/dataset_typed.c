@@ -325,7 +325,7 @@ static int refuse_keys(const struct reader *in, const cJSON *json, const struct 
                            in->path, keys[i],
                            i == 0   ? "features by type, as \"feat_dim\" of each and "
                                       "node_feat.TYPE.npy"
-                           : i == 1 ? "no striped features yet"
+                           : i == 1 ? "stripes by type, as \"feat_stripes\" of each"
                            : i == 2 ? "its sides as types"
                                     : "no shards yet",
                            keys[i]);
@@ -410,12 +410,18 @@ static int map_file(struct sl_dataset *ds, const struct sl_dataset_known_files *
     return *missing ? SL_OK : rc;
 }
 
-static int map_features(struct sl_dataset *ds, const struct sl_vertex_type *type,
+static int map_features(struct sl_dataset *ds, uint32_t t,
                         const struct sl_dataset_known_files *known)
 {
-    struct sl_typed_file *file = &ds->files->typed[ds->files->n_typed];
+    const struct sl_vertex_type *type = &ds->typed.type[t];
+    struct sl_typed_file *file = &ds->files->typed[t];
     bool missing;
     snprintf(file->name, sizeof file->name, "node_feat.%s.npy", type->name);
+    if (sl_dataset_stripes(ds->files, t)) {
+        ds->files->n_typed++;
+        const int rc = sl_dataset_map_stripes(ds, t, known, &file->npy);
+        return rc < 0 ? sl_fail_prefix(rc, "type \"%s\"", type->name) : SL_OK;
+    }
     SL_TRY(map_file(ds, known, &missing));
     if (!missing || !type->feat_dim)
         return SL_OK;
@@ -484,7 +490,7 @@ int sl_dataset_map_types(struct sl_dataset *ds, unsigned need,
     if (!ds->files->typed)
         return sl_fail(SL_ENOMEM, "data set %s: no memory for its types", ds->path);
     for (uint32_t i = 0; i < t->n_types; i++)
-        SL_TRY(map_features(ds, &t->type[i], known));
+        SL_TRY(map_features(ds, i, known));
     for (uint32_t i = 0; i < t->n_relations; i++)
         SL_TRY(map_of_edges(ds, "edge_time", "times", &t->relation[i], need & SL_NEED_TIMES, known,
                             &n_times));
@@ -536,7 +542,8 @@ int sl_dataset_check_types(struct sl_dataset *ds)
         const struct sl_npy_header *h = &file->npy.head;
         if (!file->npy.map)
             continue;
-        const struct sl_dataset_found found = sl_dataset_describe_npy(ds, file->name, &file->npy);
+        const struct sl_dataset_found found =
+            sl_dataset_describe_npy(ds, sl_dataset_feat_name(ds, i), &file->npy);
         if (!is_real(h->dtype))
             return sl_fail(SL_EFORMAT,
                            "%s, wanted float32 or float16: save x.astype(numpy.float32)",

@@ -44,7 +44,7 @@ struct opened {
     struct sl_stripe_head head;
 };
 
-static int check_first(const struct sl_stripes *s, const struct sl_stripe_head *h)
+static int check_first(const struct sl_stripes *s, const struct sl_stripe_head *h, uint64_t before)
 {
     const char *path = s->file[0].path;
     if (h->dtype != SL_DTYPE_F32 && h->dtype != SL_DTYPE_F16)
@@ -56,18 +56,20 @@ static int check_first(const struct sl_stripes *s, const struct sl_stripe_head *
                        "%s: its head is damaged: %" PRIu64 " rows of %" PRIu64
                        " columns in units of %" PRIu64 " bytes",
                        path, h->rows, h->columns, h->unit_bytes);
-    const uint64_t units = sl_div_up(h->rows * row, h->unit_bytes);
+    const uint64_t units = before + sl_div_up(h->rows * row, h->unit_bytes);
     if (units > SL_STRIPE_UNITS_MAX)
         return sl_fail(SL_EUNSUPPORTED,
-                       "%s: %" PRIu64 " units of %" PRIu64 " bytes, at most %d can be mapped: make "
-                       "the stripes again with --unit %" PRIu64,
+                       "%s: %" PRIu64 " units with those of types before, its own of %" PRIu64
+                       " bytes, at most %d can be mapped: make the stripes again with --unit "
+                       "%" PRIu64,
                        path, units, h->unit_bytes, SL_STRIPE_UNITS_MAX,
-                       sl_stripes_unit(row, h->rows * row / SL_STRIPE_UNITS_MAX));
+                       sl_stripes_unit(row, units * h->unit_bytes / SL_STRIPE_UNITS_MAX + 1));
     return SL_OK;
 }
 
 // Whether this file is the one that stands here.
-static int check_head(const struct sl_stripes *s, uint32_t number, const struct opened *all)
+static int check_head(const struct sl_stripes *s, uint32_t number, uint64_t before,
+                      const struct opened *all)
 {
     const struct sl_stripe_head *h = &all[number].head, *first = &all[0].head;
     const char *path = s->file[number].path;
@@ -81,7 +83,7 @@ static int check_head(const struct sl_stripes *s, uint32_t number, const struct 
                        "%s: is one of %u stripes, and \"feat_stripes\" of metadata.json names %u",
                        path, h->n, s->n);
     if (number == 0)
-        SL_TRY(check_first(s, h));
+        SL_TRY(check_first(s, h, before));
     if (h->set != first->set)
         return sl_fail(SL_EFORMAT, "%s: is of another set of stripes than %s", path,
                        s->file[0].path);
@@ -99,7 +101,7 @@ static int check_head(const struct sl_stripes *s, uint32_t number, const struct 
     return SL_OK;
 }
 
-static int open_one(struct sl_stripes *s, uint32_t number, struct opened *all)
+static int open_one(struct sl_stripes *s, uint32_t number, uint64_t before, struct opened *all)
 {
     struct stat st;
     struct sl_stripe *f = &s->file[number];
@@ -117,7 +119,7 @@ static int open_one(struct sl_stripes *s, uint32_t number, struct opened *all)
         return sl_fail_errno(SL_EIO, errno, "%s: cannot be read", f->path);
     if ((size_t)n < sizeof all[number].head)
         memset(&all[number].head, 0, sizeof all[number].head); // which is none
-    SL_TRY(check_head(s, number, all));
+    SL_TRY(check_head(s, number, before, all));
     s->unit_bytes = all[0].head.unit_bytes;
     s->matrix_bytes =
         all[0].head.rows * all[0].head.columns * sl_dtype_bytes((enum sl_dtype)all[0].head.dtype);
@@ -144,10 +146,11 @@ static int map_units(const struct sl_stripes *s, const struct opened *all, char 
     return SL_OK;
 }
 
-static int map_all(struct sl_stripes *s, struct opened *all, struct sl_npy *out)
+static int map_all(struct sl_stripes *s, uint64_t *n_units, struct opened *all, struct sl_npy *out)
 {
     for (uint32_t i = 0; i < s->n; i++)
-        SL_TRY(open_one(s, i, all));
+        SL_TRY(open_one(s, i, *n_units, all));
+    *n_units += sl_div_up(s->matrix_bytes, s->unit_bytes);
     const struct sl_stripe_head *h = &all[0].head;
     out->head = (struct sl_npy_header){.dtype = (enum sl_dtype)h->dtype,
                                        .ndim = 2,
@@ -165,13 +168,13 @@ static int map_all(struct sl_stripes *s, struct opened *all, struct sl_npy *out)
     return map_units(s, all, base);
 }
 
-int sl_stripes_map(struct sl_stripes *s, struct sl_npy *out)
+int sl_stripes_map(struct sl_stripes *s, uint64_t *n_units, struct sl_npy *out)
 {
     struct opened all[SL_STRIPES_MAX];
     *out = (struct sl_npy){0};
     for (uint32_t i = 0; i < s->n; i++)
         all[i].fd = -1;
-    int rc = map_all(s, all, out);
+    int rc = map_all(s, n_units, all, out);
     for (uint32_t i = 0; i < s->n; i++)
         if (all[i].fd >= 0)
             close(all[i].fd);

@@ -8,6 +8,8 @@
  *
  *      "feat_stripes": {"files": ["feat.0", "/srv/b/feat.1"]}     (relative to the directory)
  *
+ * Of a typed graph each entry of "types" may have it, in place of its node_feat.TYPE.npy.
+ *
  * Each begins with a block of SL_STRIPE_HEAD_BYTES that says which one it is of which set. Behind
  * it stand units: the matrix, rows one behind the other without a header, is cut into units of
  * unit_bytes, of which file k has every n-th from the k-th on. A unit is whole rows and whole
@@ -23,8 +25,9 @@
 
 enum {
     SL_STRIPES_MAX = 64,
+    SL_STRIPE_FILES_MAX = 512, // of all types
     SL_STRIPE_HEAD_BYTES = 4096,
-    SL_STRIPE_UNITS_MAX = 60000, // a process may have 65530 mappings
+    SL_STRIPE_UNITS_MAX = 60000, // of all types: a process may have 65530 mappings
 };
 
 struct sl_stripe {
@@ -66,11 +69,12 @@ static inline void sl_stripes_place(uint64_t unit_bytes, uint32_t n, uint64_t at
 }
 
 /*
- * Maps all files of s->file[0 .. n).path as one matrix; *out is then as of an .npy file. Errors
- * name the file: SL_ENOENT, SL_EFORMAT for one that is none, cut, of another set or in another's
- * place, SL_ECHANGED for one that is not what it was; SL_ENOMEM.
+ * Maps all files of s->file[0 .. n).path as one matrix; *out is then as of an .npy file, and its
+ * units are added to *n_units, those that are mapped already. Errors name the file: SL_ENOENT,
+ * SL_EFORMAT for one that is none, cut, of another set or in another's place, SL_ECHANGED for one
+ * that is not what it was; SL_EUNSUPPORTED for more units than can be mapped; SL_ENOMEM.
  */
-int sl_stripes_map(struct sl_stripes *s, struct sl_npy *out);
+int sl_stripes_map(struct sl_stripes *s, uint64_t *n_units, struct sl_npy *out);
 void sl_stripes_fini(struct sl_stripes *s); // the paths; the mapping is sl_npy_close()'s
 
 #endif

@@ -370,64 +370,50 @@ static int open_part(const char *path, const struct sl_file_id *was, struct sl_r
     return SL_OK;
 }
 
-// Features that all vertices have: in one file, or in stripes.
-static int open_plain(const struct sl_dataset *ds, const struct sl_row_options *options,
-                      struct sl_row_reader **out)
+enum { PATH_BYTES = sizeof(((struct sl_dataset *)0)->path) + sizeof(struct sl_typed_file) };
+
+static int open_stripes(const struct sl_stripes *s, struct sl_row_file *out)
 {
-    const struct sl_npy *npy = &ds->files->npy[SL_FILE_FEAT];
-    const struct sl_stripes *stripes = &ds->files->stripes;
-    char path[sizeof ds->path + 32];
-    struct sl_row_file file = {
-        .unit_bytes = stripes->unit_bytes,
-        .offset = npy->head.data_offset,
-        .n_rows = sl_dataset_rows(ds),
-        .row_bytes = ds->feat_dim * sl_dtype_bytes(ds->feat_dtype),
-    };
-    int rc = SL_OK;
-    if (stripes->n == 0) {
-        snprintf(path, sizeof path, "%s/%s", ds->path, sl_dataset_file_name(SL_FILE_FEAT));
-        rc = open_part(path, &npy->id, &file.part[0]);
-        file.n = rc == SL_OK;
-    } else {
-        file.offset = SL_STRIPE_HEAD_BYTES;
-        for (; rc == SL_OK && file.n < stripes->n; file.n += rc == SL_OK)
-            rc = open_part(stripes->file[file.n].path, &stripes->file[file.n].id,
-                           &file.part[file.n]);
-    }
-    if (rc < 0) {
-        close_parts(&file);
-        return rc;
-    }
-    return sl_row_reader_open_file(&file, options, out);
+    out->unit_bytes = s->unit_bytes;
+    out->offset = SL_STRIPE_HEAD_BYTES;
+    for (; out->n < s->n; out->n++)
+        SL_TRY(open_part(s->file[out->n].path, &s->file[out->n].id, &out->part[out->n]));
+    return SL_OK;
 }
 
-// A type without features is a file of no part.
-static int open_type(const struct sl_dataset *ds, uint32_t t, char *path, size_t bytes,
+// The features of a type, or of all vertices: in one file, or in stripes. A type without is a file
+// of no part.
+static int open_type(const struct sl_dataset *ds, uint32_t t, char path[PATH_BYTES],
                      struct sl_row_file *out)
 {
-    const struct sl_typed_file *file = &ds->files->typed[t];
-    const struct sl_vertex_type *type = &ds->typed.type[t];
-    *out = (struct sl_row_file){.n_rows = type->n, .row_bytes = sl_type_row_bytes(type)};
-    if (!file->npy.map)
+    const struct sl_vertex_type *type = ds->typed.n_types ? &ds->typed.type[t] : NULL;
+    const struct sl_npy *npy = type ? &ds->files->typed[t].npy : &ds->files->npy[SL_FILE_FEAT];
+    *out = (struct sl_row_file){
+        .n_rows = type ? type->n : sl_dataset_rows(ds),
+        .row_bytes = type ? sl_type_row_bytes(type) : ds->feat_dim * sl_dtype_bytes(ds->feat_dtype),
+        .offset = npy->head.data_offset,
+    };
+    if (!npy->map)
         return SL_OK;
-    snprintf(path, bytes, "%s/%s", ds->path, file->name);
-    out->offset = file->npy.head.data_offset;
-    const int rc = open_part(path, &file->npy.id, &out->part[0]);
-    out->n = rc == SL_OK;
-    return rc;
+    if (sl_dataset_stripes(ds->files, t))
+        return open_stripes(sl_dataset_stripes(ds->files, t), out);
+    snprintf(path, PATH_BYTES, "%s/%s", ds->path, sl_dataset_feat_name(ds, t));
+    SL_TRY(open_part(path, &npy->id, &out->part[0]));
+    out->n = 1;
+    return SL_OK;
 }
 
-static int open_typed(const struct sl_dataset *ds, const struct sl_row_options *options,
-                      struct sl_row_reader **out)
+int sl_row_reader_open(const struct sl_dataset *ds, const struct sl_row_options *options,
+                       struct sl_row_reader **out)
 {
-    enum { PATH_BYTES = sizeof ds->path + sizeof ds->files->typed->name };
-    const uint32_t n = ds->typed.n_types;
+    const uint32_t n = ds->typed.n_types ? ds->typed.n_types : 1;
     struct sl_row_file *file = calloc(n, sizeof *file);
     char *paths = malloc((size_t)n * PATH_BYTES);
     int rc = file && paths ? SL_OK : sl_fail(SL_ENOMEM, "no memory for the files of %u types", n);
     uint32_t t = 0;
+    *out = NULL;
     for (; rc == SL_OK && t < n; t++)
-        rc = open_type(ds, t, paths + (size_t)t * PATH_BYTES, PATH_BYTES, &file[t]);
+        rc = open_type(ds, t, paths + (size_t)t * PATH_BYTES, &file[t]);
     if (rc == SL_OK)
         rc = sl_row_reader_open_files(file, n, options, out);
     else
@@ -436,13 +422,6 @@ static int open_typed(const struct sl_dataset *ds, const struct sl_row_options *
     free(paths);
     free(file);
     return rc;
-}
-
-int sl_row_reader_open(const struct sl_dataset *ds, const struct sl_row_options *options,
-                       struct sl_row_reader **out)
-{
-    *out = NULL;
-    return ds->typed.n_types ? open_typed(ds, options, out) : open_plain(ds, options, out);
 }
 
 void sl_row_reader_close(struct sl_row_reader *r)

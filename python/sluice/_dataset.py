@@ -167,11 +167,14 @@ class Dataset:
         return data
 
     def _check_features(self) -> None:
-        if "feat_stripes" in self.metadata and "node_feat" not in self.arrays:
-            raise UsageError(
-                f"data set {self.path}: its features are in stripes, wanted node_feat.npy: "
-                "`sluice reorder` writes them as one file; a loader takes them as they are"
-            )
+        types = self.metadata["types"] if self.schema is not None else ()
+        striped = {f"node_feat.{t['name']}": t for t in types} or {"node_feat": self.metadata}
+        for name, of in striped.items():
+            if "feat_stripes" in of and name not in self.arrays:
+                raise UsageError(
+                    f"data set {self.path}: its features are in stripes, wanted {name}.npy: "
+                    "`sluice reorder` writes them as one file; a loader takes them as they are"
+                )
 
     def by_edge(self) -> Dict[str, np.ndarray]:
         """What has a row for each edge, in the order of `indices`, by its name in a batch.
@@ -222,15 +225,21 @@ class Dataset:
             for name, array in self.arrays.items():
                 np.save(os.path.join(staging, f"{name}.npy"), np.ascontiguousarray(array))
             with open(os.path.join(staging, "metadata.json"), "w", encoding="utf-8") as file:
-                gone = "temporary", "feat_stripes"
-                kept = {k: v for k, v in self.metadata.items() if k not in gone}
-                json.dump(kept, file, indent=2)
+                json.dump(self._saved_metadata(), file, indent=2)
             os.chmod(staging, 0o777 & ~_umask())
             os.rename(staging, path)
         except BaseException:
             shutil.rmtree(staging, ignore_errors=True)
             raise
         return path
+
+    def _saved_metadata(self) -> Dict[str, Any]:
+        """Without what is true of this directory alone: features are whole files in the next."""
+        gone = "temporary", "feat_stripes"
+        kept = {k: v for k, v in self.metadata.items() if k not in gone}
+        if self.schema is not None:
+            kept["types"] = [{k: v for k, v in t.items() if k not in gone} for t in kept["types"]]
+        return kept
 
 
 def _umask() -> int:

@@ -97,10 +97,11 @@ def stage(
         }
         words = {name: os.path.join(dataset.path, f"{name}.npy") for name in arrays}
         words[""] = f"data set {dataset.path}"
-        stripes = metadata.get("feat_stripes")
-        if isinstance(stripes, dict) and isinstance(stripes.get("files"), list):
-            files = [os.path.join(os.path.realpath(dataset.path), f) for f in stripes["files"]]
-            metadata["feat_stripes"] = {**stripes, "files": files}
+        metadata = _with_whole_paths(metadata, os.path.realpath(dataset.path))
+        if isinstance(metadata.get("types"), list):
+            metadata["types"] = [
+                _with_whole_paths(t, os.path.realpath(dataset.path)) for t in metadata["types"]
+            ]
     if seeds is not None:
         for split in SPLITS:
             arrays.pop(f"{split}_idx", None)
@@ -123,6 +124,15 @@ def stage(
                 arrays[f"{split}_edges"], words[f"{split}_edges"] = _file_of(path), path
         arrays["train_edges"], words["train_edges"] = pairs, "edge_label_index"
     return StagedDataset(metadata, arrays, words)
+
+
+def _with_whole_paths(of: Any, path: str) -> Any:
+    """An object of metadata.json whose stripes are named wherever it stands."""
+    stripes = of.get("feat_stripes") if isinstance(of, dict) else None
+    if not isinstance(stripes, dict) or not isinstance(stripes.get("files"), list):
+        return of
+    files = [os.path.join(path, f) for f in stripes["files"]]
+    return {**of, "feat_stripes": {**stripes, "files": files}}
 
 
 def _file_of(path: str) -> str:

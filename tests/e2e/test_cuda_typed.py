@@ -14,7 +14,7 @@ from test_external import begin, borrow, lines
 from test_typed_edges import papers as papers_of_edges
 from test_typed_jobs import METAPATHS, papers
 from test_typed_links import tastes
-from test_typed_store import wide
+from test_typed_store import rows_of, striped, wide
 
 NOT_UNDER = {"address": SANITIZED}
 
@@ -149,12 +149,15 @@ def lent(box, name, env=None, **changes):
     job = typed_job(
         box,
         [gpu(d) for d in range(4)],
-        dataset=wide(box),
         allocation={"samplers": 2, "trainers": 2, "switching": False},
         updates={"mode": "ordered", "batches_per_update": 2},
-        store={"placement": "one_copy"},
         output=f"runs/{name}",
-        **{"cache": {"policy": "expected", "ratio": 0.3}, **changes},
+        **{
+            "dataset": wide(box),
+            "store": {"placement": "one_copy"},
+            "cache": {"policy": "expected", "ratio": 0.3},
+            **changes,
+        },
     )
     result, report = run(box, job, SLUICE_SIMT_DEVICES="4", **(env or {}))
     result.ok()
@@ -166,6 +169,22 @@ def test_a_lender_that_dies_changes_nothing(box, point):
     found = lent(box, "killed", env={"SLUICE_FAILPOINT": point})
     assert found["restarts"], found
     assert fingerprint(found) == fingerprint(lent(box, "kept", cache={"policy": "none"}))
+
+
+@cases("file", "stripes")
+def test_rows_on_drives_get_to_gpus(box, way):
+    """By the machine's cache, beside the parts that GPUs hold for one another: to the bit."""
+    data = wide(box) if way == "file" else striped(box, wide(box))[0]
+    store = {"features": "storage", "placement": "one_copy"}
+    if way == "stripes":
+        store.update({"cache": "280KiB", "window": 1})
+    found = lent(box, "drive", dataset=data, store=store)
+    assert fingerprint(found) == fingerprint(lent(box, "mapped"))
+    assert found["store"]["features"] == "storage" and rows_of(found, "read") > 0, found["store"]
+    assert found["store"]["gpu_way"] == "staged", found["store"]
+    assert found["epochs"][-1]["cache"]["hits"] > 0, found["epochs"]
+    links = {(link["reader"], link["from"]) for link in found["store"]["links"]}
+    assert {(2, "3"), (3, "2")} <= links, links
 
 
 SGD = {"kind": "sgd", "lr": 0.3}  # whose steps are as long as gradients are

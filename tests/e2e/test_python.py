@@ -437,6 +437,22 @@ def test_a_data_set_is_saved_and_opened(box):
         assert refusal(way).startswith(f"data set {path}: its features are in stripes"), way
 
 
+def test_features_of_types_in_stripes(box):
+    path = box.path("typed")
+    box.sluice("generate", "typed", "--nodes", "200", "--out", path, "-q").ok()
+    os.makedirs(box.path("drive"))
+    box.sluice("stripe", path, "--to", box.path("drive")).ok()
+    saved = sluice.open(sluice.open(path).save(box.path("saved")))
+    assert not any("feat_stripes" in t for t in saved.metadata["types"]), saved.metadata
+    box.sluice("inspect", saved.path).ok()
+    os.remove(os.path.join(path, "node_feat.paper.npy"))
+    striped = sluice.open(path)
+    for way in lambda: striped.save(box.path("again")), striped.to_pyg:
+        said = refusal(way)
+        assert said.startswith(f"data set {path}: its features are in stripes"), said
+        assert "node_feat.paper.npy" in said, said
+
+
 def test_no_data_set(box):
     assert "no such directory" in refusal(sluice.open, box.path("nowhere"))
     assert "has no metadata.json" in refusal(sluice.open, box.folder)

@@ -711,16 +711,3 @@ def test_options_that_do_not_go_with_types(box):
     ):
         said = box.sluice("import", *command, "-q", "--out", "made")
         refused(box, said, word, output="made")
-
-
-def test_features_by_type_lie_on_several_drives_by_links(box):
-    """No stripes of them; following the advice the data set is what it was."""
-    box.sluice("generate", "typed", "--nodes", "90", "--out", "made", "-q").ok()
-    before = box.sluice("inspect", "made", "-o", "json").ok().json()
-    os.makedirs(box.path("drive"))
-    refused(box, box.sluice("stripe", "made", "--to", "drive"), "node_feat.TYPE.npy", "ln -s")
-    name = "node_feat.paper.npy"
-    shutil.move(box.path("made", name), box.path("drive", name))
-    os.symlink(box.path("drive", name), box.path("made", name))
-    after = box.sluice("inspect", "made", "-o", "json").ok().json()
-    assert (after["types"], after["digest"]) == (before["types"], before["digest"])

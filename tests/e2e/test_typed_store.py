@@ -1,5 +1,10 @@
 """Features of a graph with types that are read from the drive: of several widths, from a file for
-each type, with the results of mapped ones."""
+each type or from several drives, with the results of mapped ones."""
+
+import json
+import os
+import shutil
+import signal
 
 import numpy as np
 
@@ -122,3 +127,103 @@ def test_a_dry_run_says_what_each_width_gets(box):
     plan = box.sluice("run", path, "--dry-run", "-o", "json").ok().json()["store"]
     assert plan["cache_rows"] != found["cache_rows"], plan
     assert trained(box, dataset, "named", **named)["store"]["cache_rows"] == plan["cache_rows"]
+
+
+def striped(box, dataset, name="striped"):
+    """A copy of it whose features lie on two drives, and the files of each type."""
+    shutil.copytree(dataset, box.path(name))
+    folders = [box.path(f"drive{i}") for i in range(2)]
+    for folder in folders:
+        os.makedirs(folder, exist_ok=True)
+    to = [word for folder in folders for word in ("--to", folder)]
+    made = box.sluice("stripe", name, *to, "--unit", "4KiB", "-o", "json").ok().json()
+    for t in made["types"]:
+        os.remove(box.path(name, f"node_feat.{t}.npy"))
+    return box.path(name), {t: of["files"] for t, of in made["types"].items()}
+
+
+@cases("memory", "storage")
+def test_on_several_drives_results_are_the_same(box, store):
+    dataset = wide(box)
+    data, files = striped(box, dataset)
+    assert {t: len(of) for t, of in files.items()} == {"paper": 2, "author": 2, "field": 2}
+    said = box.sluice("inspect", data).ok().out
+    for t, of in files.items():
+        assert f"{t} in turns from" in said and all(file in said for file in of), said
+    one = trained(box, dataset, "one", store={"features": store})
+    two = trained(box, data, "two", store={"features": store})
+    assert fingerprint(one) == fingerprint(two)
+    for run in "one", "two":
+        box.sluice("predict", f"runs/{run}", "--out", f"{run}.npy").ok()
+    with open(box.path("one.npy"), "rb") as a, open(box.path("two.npy"), "rb") as b:
+        assert a.read() == b.read()
+
+
+def edit_types(data, change):
+    path = os.path.join(data, "metadata.json")
+    meta = read_json(path)
+    change({t["name"]: t for t in meta["types"]})
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(meta, file)
+
+
+def test_stripes_of_a_type_that_are_wrong(box):
+    data, files = striped(box, wide(box))
+    config = job(box, data, "wrong", store={"features": "storage"})
+
+    def told(*words):
+        result, _ = box.run(config)
+        assert result.rc == 2 and all(word in result.err for word in words), str(result)
+
+    os.rename(files["author"][1], files["author"][1] + ".aside")
+    told(files["author"][1], 'type "author"', "stripe 1 of 2 is missing")
+    os.rename(files["author"][1] + ".aside", files["author"][1])
+    size = os.path.getsize(files["field"][0])
+    os.truncate(files["field"][0], size - 1)
+    told(files["field"][0], f"has {size - 1} bytes, wanted {size}", "copy the file again")
+    os.truncate(files["field"][0], size)
+    edit_types(data, lambda t: t["field"].update(feat_stripes=t["author"]["feat_stripes"]))
+    told(files["author"][0], "is float16 (800, 24)", "(80, 200) of type")
+    edit_types(data, lambda t: t["field"].update(feat_stripes={"files": files["field"][::-1]}))
+    told(files["field"][1], "stands where stripe 0 belongs")
+    edit_types(data, lambda t: t["field"].update(feat_stripes={"files": []}))
+    told("types[2].feat_stripes", "1 to 64 names of files")
+
+
+@cases(2, 4, 5, 10)
+def test_killed_at_any_file_nothing_has_changed(box, at):
+    """While one of three types is written, once all are, and behind the first and last of six files
+    that has its name."""
+    data = shutil.copytree(wide(box), box.path("data"))
+    before = box.sluice("inspect", data, "-o", "json").ok().json()
+    os.mkdir(box.path("drive"))
+    os.mkdir(box.path("other"))
+    words = ("stripe", data, "--to", box.path("drive"), "--to", box.path("other"))
+    killed = box.sluice(*words, env={"SLUICE_FAILPOINT": f"command_staged:{at}"})
+    assert killed.rc == -signal.SIGKILL, str(killed)
+    after = box.sluice("inspect", data, "-o", "json").ok().json()
+    assert after["digest"] == before["digest"] and after["files"] == before["files"]
+    box.sluice(*words, "--force").ok()
+    said = box.sluice(*words, "--force")
+    assert said.rc != 0 and "is read as features of the data set already" in said.err, str(said)
+
+
+def test_commands_take_stripes_of_types(box):
+    """As whole files, or where they lie."""
+    data, files = striped(box, wide(box, types=("field",)))
+    box.sluice("reorder", data, "--by", "degree", "--out", box.path("ordered")).ok()
+    found = read_json(box.path("ordered", "metadata.json"))["types"]
+    assert not any("feat_stripes" in t for t in found), found
+    box.sluice("featurize", data, "--by", "rev_writes", "--out", box.path("all")).ok()
+    box.sluice("split-edges", data, "--relation", "writes", "--out", box.path("links")).ok()
+    for name in "all", "links":
+        found = read_json(box.path(name, "metadata.json"))["types"]
+        of = {t["name"]: t["feat_stripes"]["files"] for t in found if "feat_stripes" in t}
+        assert of == files, of
+    assert os.path.exists(box.path("all", "node_feat.author.npy"))
+    digests = []
+    for name in "ordered", "all", "links":
+        found = box.sluice("inspect", box.path(name), "-o", "json").ok().json()
+        assert {t["name"] for t in found["types"] if t["feat_dim"]} >= {"paper", "field"}, found
+        digests.append(found["digest"])
+    assert len(set(digests)) == 3

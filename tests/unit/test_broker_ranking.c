@@ -5,6 +5,7 @@
 
 #include "broker/epochs/ranking.h"
 #include "common/arena/visit_counts.h"
+#include "common/data/features_kind.h"
 #include "common/data/hotness.h"
 
 enum { N = 900, SEED = 5 };
@@ -21,6 +22,14 @@ static struct sl_dataset ds = {.n_nodes = N, .typed = {.n_types = 4, .type = typ
 static uint32_t type_of(uint32_t v)
 {
     return v < 300 ? 0 : v < 400 ? 1 : v < 600 ? 2 : 3;
+}
+
+static uint64_t all_bytes(void)
+{
+    uint64_t bytes = 0;
+    for (uint32_t k = 0; k < 4; k++)
+        bytes += sl_type_feature_bytes(&type[k]);
+    return bytes;
 }
 
 static void on_done(void *ctx)
@@ -52,22 +61,26 @@ LOOP_TEST(the_hottest_of_each_width_lead, 0, 3)
     const struct sl_config config = {.seed = SEED, .cache.policy = SL_CACHE_RANDOM};
     const uint64_t n_hot = quota[_i][0] + quota[_i][1];
     bool hot[N] = {false}, seen[N] = {false};
-    create_arena(&(struct sl_arena_spec){
-        .n_devices = 1,
-        .n_cells = 8,
-        .n_train = 1,
-        .n_params = 1,
-        .n_state = 1,
-        .batches_per_update = 1,
-        .hot_rows = N,
-        .n_types = 4,
-        .payload_bytes = 1 << 20,
-        .rows = {.n_rows = N,
-                 .n_slots = n_hot / 3 * 4,
-                 .n_hot = n_hot,
-                 .n_widths = 2,
-                 .width = {{40, quota[_i][0] / 3 * 4}, {12, quota[_i][1] / 3 * 4}}}});
-    rank(&config, &n_hot, 1);
+    const struct sl_row_cache_shape rows = {
+        .n_rows = N,
+        .n_slots = n_hot / 3 * 4,
+        .n_hot = n_hot,
+        .n_widths = 2,
+        .width = {{40, quota[_i][0] / 3 * 4}, {12, quota[_i][1] / 3 * 4}}};
+    create_arena(&(struct sl_arena_spec){.n_devices = 1,
+                                         .n_cells = 8,
+                                         .n_train = 1,
+                                         .n_params = 1,
+                                         .n_state = 1,
+                                         .batches_per_update = 1,
+                                         .hot_rows = N,
+                                         .n_types = 4,
+                                         .payload_bytes = 1 << 20,
+                                         .rows = rows});
+    // Caches of trainers are smaller, or larger, by bytes.
+    const uint64_t mean = sl_features_row_bytes(&ds), kept = sl_row_cache_hot_size(&rows, mean);
+    const uint64_t sizes[] = {kept / 3, kept, kept + 100};
+    rank(&config, sizes, 3);
     ck_assert_int_eq(sl_hotness_random(SEED, N, NULL, hotness), SL_OK);
     ck_assert_int_eq(sl_hotness_order(hotness, N, NULL, order, NULL), SL_OK);
     uint64_t left[] = {quota[_i][0], quota[_i][1], 0};
@@ -82,6 +95,18 @@ LOOP_TEST(the_hottest_of_each_width_lead, 0, 3)
         ck_assert(!seen[found[i]]);
         seen[found[i]] = true;
         ck_assert_int_eq(hot[found[i]], i < n_hot);
+    }
+    for (uint32_t t = 0; t < 3; t++) {
+        uint64_t bytes = 0, n = 0;
+        for (uint32_t k = 0; k < 4; k++) {
+            const uint64_t held = sl_visit_counts_rows(&arena, k, sizes[t]);
+            bytes += held * sl_type_row_bytes(&type[k]);
+            n += held;
+        }
+        ck_assert_uint_le(bytes, sizes[t] * mean);
+        ck_assert_uint_gt(bytes + 40, t == 1 ? 0 : SL_MIN(sizes[t] * mean, all_bytes()));
+        if (t == 1)
+            ck_assert_uint_eq(n, n_hot);
     }
     destroy_arena();
 }

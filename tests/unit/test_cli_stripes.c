@@ -102,7 +102,7 @@ static int stripe(uint32_t n, bool force)
     struct sl_stripe_making m = {
         .dataset = dir, .to = to, .n = n, .unit_bytes = 4096, .force = force, .quiet = true};
     int rc = sl_stripe_make(&m);
-    sl_stripes_fini(&m.made);
+    sl_stripe_making_fini(&m);
     return rc;
 }
 
@@ -141,7 +141,7 @@ LOOP_TEST(striped_features_are_the_same_matrix, 0, SL_COUNT_OF(shapes))
         must(stripe(counts[c], true));
         remove(in_dir("node_feat.npy")); // is not read any more
         must(open_it(&ds));
-        ck_assert_uint_eq(ds.files->stripes.n, counts[c]);
+        ck_assert_uint_eq(sl_dataset_stripes(ds.files, 0)->n, counts[c]);
         ck_assert_mem_eq(ds.feat, wanted, all);
         ck_assert(ds.digest != digest);
         digest = ds.digest;
@@ -323,10 +323,152 @@ TEST(making_refuses_what_would_be_lost)
         .dataset = dir, .to = nowhere, .n = 1, .unit_bytes = 4096, .quiet = true};
     ck_assert_int_eq(sl_stripe_make(&m), SL_ENOENT);
     assert_message_has("--to /nowhere/at/all");
-    sl_stripes_fini(&m.made);
+    sl_stripe_making_fini(&m);
     struct sl_dataset ds;
     must(open_it(&ds)); // as it was
-    ck_assert_uint_eq(ds.files->stripes.n, 0);
+    ck_assert_ptr_null(sl_dataset_stripes(ds.files, 0));
+    sl_dataset_close(&ds);
+}
+
+// ---- of several types ---------------------------------------------------------------------------
+
+enum { PAPERS = 5000, AUTHORS = 300, VENUES = 3700, PAPER_DIM = 100, VENUE_DIM = 331 };
+
+static float papers[PAPERS * PAPER_DIM];
+static uint16_t venues[VENUES * VENUE_DIM];
+
+static void write_types(const char *of_venues)
+{
+    char text[1024];
+    snprintf(
+        text, sizeof text,
+        "{\"num_nodes\": %d, \"num_edges\": %d, \"types\": [{\"name\": \"paper\", \"count\": %d, "
+        "\"feat_dim\": %d}, {\"name\": \"author\", \"count\": %d}, {\"name\": \"venue\", "
+        "\"count\": %d, \"feat_dim\": %d%s}], \"relations\": [{\"source\": \"paper\", \"name\": "
+        "\"cites\", \"target\": \"paper\", \"edges\": %d}]}",
+        PAPERS + AUTHORS + VENUES, PAPERS, PAPERS, PAPER_DIM, AUTHORS, VENUES, VENUE_DIM, of_venues,
+        PAPERS);
+    write_text("metadata.json", text);
+}
+
+static void make_typed(void)
+{
+    static uint64_t indptr[PAPERS + 1];
+    static int32_t indices[PAPERS];
+    static const char *const others[] = {"edge_weight.npy", "node_feat.npy", "node_label.npy",
+                                         "train_idx.npy",   "val_idx.npy",   "test_idx.npy"};
+    for (uint32_t i = 0; i < PAPERS * PAPER_DIM; i++)
+        papers[i] = (float)i;
+    for (uint32_t i = 0; i < VENUES * VENUE_DIM; i++)
+        venues[i] = (uint16_t)(i * 7 % 0x7c00);
+    for (uint32_t v = 0; v < PAPERS; v++) {
+        indptr[v + 1] = v + 1;
+        indices[v] = (int32_t)((v + 1) % PAPERS);
+    }
+    for (size_t i = 0; i < SL_COUNT_OF(others); i++)
+        remove(in_dir(others[i]));
+    write_types("");
+    write_list("indptr.npy", SL_DTYPE_I64, PAPERS + 1, indptr);
+    write_list("indices.npy", SL_DTYPE_I32, PAPERS, indices);
+    write_npy("node_feat.paper.npy", SL_DTYPE_F32, 2, (uint64_t[]){PAPERS, PAPER_DIM}, papers);
+    write_npy("node_feat.venue.npy", SL_DTYPE_F16, 2, (uint64_t[]){VENUES, VENUE_DIM}, venues);
+}
+
+static int open_typed(struct sl_dataset *ds)
+{
+    return sl_dataset_open(dir, SL_NEED_TOPOLOGY | SL_NEED_FEATURES | SL_TAKES_TYPES, SL_CHECK_FULL,
+                           2, ds);
+}
+
+// Rows of a type by a reader, of which it knows all types.
+static void read_type(struct sl_row_reader *r, uint64_t first, uint32_t n, uint64_t row,
+                      const void *wanted)
+{
+    static uint32_t rows[SL_MAX(PAPERS, VENUES)];
+    char *out = malloc(n * row);
+    for (uint32_t i = 0; i < n; i++)
+        rows[i] = (uint32_t)(first + (uint64_t)i * 7919 % n);
+    must(sl_row_reader_read(r, rows, NULL, n, out));
+    for (uint32_t i = 0; i < n; i++)
+        if (memcmp(out + i * row, (const char *)wanted + (rows[i] - first) * row, row) != 0)
+            ck_abort_msg("row %u", rows[i]);
+    free(out);
+}
+
+LOOP_TEST(each_type_has_stripes_of_its_own, 1, 4)
+{
+    struct sl_dataset ds;
+    struct sl_row_reader *r;
+    make_typed();
+    must(stripe((uint32_t)_i, false));
+    remove(in_dir("node_feat.paper.npy"));
+    remove(in_dir("node_feat.venue.npy"));
+    must(open_typed(&ds));
+    const struct sl_vertex_type *t = ds.typed.type;
+    ck_assert_uint_eq(sl_dataset_stripes(ds.files, 0)->n, _i);
+    ck_assert_ptr_null(sl_dataset_stripes(ds.files, 1));
+    ck_assert_uint_eq(sl_dataset_stripes(ds.files, 2)->n, _i);
+    ck_assert_mem_eq(t[0].feat, papers, sizeof papers);
+    ck_assert_mem_eq(t[2].feat, venues, sizeof venues);
+    for (int way = 0; way < 2; way++) {
+        const struct sl_row_options options = {.way = (enum sl_row_way)way, .depth = 4};
+        must(sl_row_reader_open(&ds, &options, &r));
+        read_type(r, 0, PAPERS, PAPER_DIM * sizeof *papers, papers);
+        read_type(r, PAPERS + AUTHORS, VENUES, VENUE_DIM * sizeof *venues, venues);
+        sl_row_reader_close(r);
+    }
+    // What was validated is opened again, and what has changed since is told.
+    char *record = sl_dataset_record(&ds);
+    struct sl_dataset again;
+    must(sl_dataset_open_recorded(dir, SL_NEED_TOPOLOGY | SL_TAKES_TYPES, record, 2, &again));
+    sl_dataset_close(&again);
+    const char *path = sl_dataset_stripes(ds.files, 2)->file[0].path;
+    ck_assert_int_eq(truncate(path, SL_STRIPE_HEAD_BYTES), 0);
+    ck_assert_int_eq(
+        sl_dataset_open_recorded(dir, SL_NEED_TOPOLOGY | SL_TAKES_TYPES, record, 2, &again),
+        SL_ECHANGED);
+    assert_message_has(path);
+    free(record);
+    sl_dataset_close(&ds);
+}
+
+TEST(stripes_of_another_type_are_told)
+{
+    struct sl_dataset ds;
+    char text[1400];
+    const char *name = strrchr(dir, '/') + 1;
+    make_typed();
+    must(stripe(1, false));
+    snprintf(text, sizeof text, ", \"feat_stripes\": {\"files\": [\"drive0/%s.feat.paper.0\"]}",
+             name);
+    write_types(text);
+    ck_assert_int_eq(open_typed(&ds), SL_EFORMAT);
+    snprintf(text, sizeof text, "%s.feat.paper.0: is float32 (%d, %d)", name, PAPERS, PAPER_DIM);
+    assert_message_has(text);
+    assert_message_has("(3700, 331) of type \"venue\"");
+    snprintf(text, sizeof text, ", \"feat_stripes\": {\"files\": [\"nowhere\"]}");
+    write_types(text);
+    ck_assert_int_eq(open_typed(&ds), SL_ENOENT);
+    assert_message_has("type \"venue\"");
+    assert_message_has("nowhere: stripe 0 of 1 is missing");
+}
+
+TEST(units_of_all_types_are_few_enough_to_be_mapped)
+{
+    struct sl_dataset ds;
+    struct sl_npy npy;
+    make_typed();
+    must(stripe(2, false));
+    must(open_typed(&ds));
+    struct sl_stripes *s = sl_dataset_stripes(ds.files, 0);
+    const uint64_t own = sl_div_up(s->matrix_bytes, s->unit_bytes);
+    uint64_t n = SL_STRIPE_UNITS_MAX - own;
+    must(sl_stripes_map(s, &n, &npy));
+    ck_assert_uint_eq(n, SL_STRIPE_UNITS_MAX);
+    sl_npy_close(&npy);
+    n = SL_STRIPE_UNITS_MAX - own + 1;
+    ck_assert_int_eq(sl_stripes_map(s, &n, &npy), SL_EUNSUPPORTED);
+    assert_message_has("make the stripes again with --unit");
     sl_dataset_close(&ds);
 }
 

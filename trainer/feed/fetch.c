@@ -14,6 +14,8 @@
 #include "common/arena/peer_memory.h"
 #include "common/arena/seat.h"
 #include "common/arena/type_counts.h"
+#include "common/arena/visit_counts.h"
+#include "common/data/features_kind.h"
 #include "trainer/feed/typed_block.h"
 
 enum { ASLEEP_MS = 10000 }; // asleep costs nothing
@@ -38,10 +40,11 @@ struct batch {
 /*
  * Slots for the missing rows [from, end), which are of one range: what gets one comes first of them
  * in the lists, with its slot among those of its width in the place of where the row is in the
- * batch; what somebody else fetches is put down in `coming`. Returns how many got one.
+ * batch; what somebody else fetches is put down in `coming`. Rows of a rank below n_hot are hot.
+ * Returns how many got one.
  */
 static uint32_t take_slots(struct sl_fetch *f, struct batch *b, const struct sl_row_slots *slots,
-                           uint32_t from, uint32_t end)
+                           uint64_t n_hot, uint32_t from, uint32_t end)
 {
     struct sl_row_places *p = &f->places, *coming = &f->coming;
     const bool ranked = b->block->flags & SL_BLOCK_HAS_RANKS;
@@ -49,7 +52,7 @@ static uint32_t take_slots(struct sl_fetch *f, struct batch *b, const struct sl_
     uint32_t n = from;
     for (uint32_t i = from; i < end; i++) {
         const uint32_t row = p->row[i], at = p->missing_at[i];
-        const bool hot = ranked && ranks[at] < f->cache.shape.n_hot;
+        const bool hot = ranked && ranks[at] < n_hot;
         uint32_t slot;
         switch (sl_row_cache_take(&f->cache, slots, &b->use, row, hot, &slot)) {
         case SL_ROW_NO_SLOT: b->beside++; break;
@@ -64,11 +67,13 @@ static uint32_t take_slots(struct sl_fetch *f, struct batch *b, const struct sl_
 }
 
 // After an error slots stay as they are being filled: a read may be under way yet.
-static int read_range(struct sl_fetch *f, struct batch *b, const struct sl_row_range *range,
-                      uint32_t from, uint32_t end)
+static int read_range(struct sl_fetch *f, struct batch *b, uint32_t r, uint32_t from, uint32_t end)
 {
-    const struct sl_row_slots slots = sl_row_cache_slots(&f->cache, range->row_bytes);
-    const uint32_t n = take_slots(f, b, &slots, from, end);
+    const struct sl_row_range range = sl_row_range(f->spec.dataset, r);
+    const struct sl_row_slots slots = sl_row_cache_slots(&f->cache, range.row_bytes);
+    const bool ranked = b->block->flags & SL_BLOCK_HAS_RANKS;
+    const uint64_t n_hot = ranked ? sl_visit_counts_rows(f->spec.arena, r, f->hot_size) : 0;
+    const uint32_t n = take_slots(f, b, &slots, n_hot, from, end);
     const uint32_t *row = f->places.row + from, *slot = f->places.missing_at + from;
     SL_FAILPOINT(TRAINER_FETCHING);
     SL_TRY(sl_reading_read(f->spec.reader, row, slot, n, slots.rows));
@@ -94,7 +99,7 @@ static int read_missing(struct sl_fetch *f, struct batch *b)
         if (range.row_bytes == 0)
             b->near += end - from; // there is nothing to read
         else if (end > from)
-            SL_TRY(read_range(f, b, &range, from, end));
+            SL_TRY(read_range(f, b, r, from, end));
         b->missed[r] += (uint32_t)(b->read + b->beside - before);
         from = end;
     }
@@ -134,17 +139,25 @@ static void warn_once(struct sl_fetch *f, const struct batch *b)
                 (unsigned long long)(sl_row_cache_least(&f->cache.shape, wanted) >> 20) + 1);
 }
 
+// Of a graph with types ranks count within the type, as rows that are held do.
 static void drop_near(struct sl_fetch *f, struct batch *b)
 {
+    const struct sl_dataset *ds = f->spec.dataset;
     struct sl_row_places *p = &f->places;
     const bool ranked = b->block->flags & SL_BLOCK_HAS_RANKS;
     const uint32_t *ranks = sl_block_ranks(b->block);
     const uint64_t held =
         ranked ? sl_peer_memory_rows_held(f->spec.arena, b->block->rank_generation) : 0;
     const uint32_t n = sl_reading_sort(f->spec.reader, p->row, p->missing_at, p->n_missing);
-    uint32_t kept = 0;
+    uint64_t end = 0, near = 0;
+    uint32_t kept = 0, r = 0;
     for (uint32_t i = 0; i < n; i++) {
-        if (held && ranks[p->missing_at[i]] < held)
+        for (; held && p->row[i] >= end; r++) {
+            const struct sl_row_range range = sl_row_range(ds, r);
+            end = r + 1 < sl_row_ranges(ds) ? range.first + range.n : UINT64_MAX;
+            near = sl_visit_counts_rows(f->spec.arena, r, held);
+        }
+        if (held && ranks[p->missing_at[i]] < near)
             continue;
         p->row[kept] = p->row[i];
         p->missing_at[kept++] = p->missing_at[i];
@@ -243,6 +256,7 @@ int sl_fetch_start(struct sl_fetch *f, const struct sl_fetch_spec *spec)
     memset(f, 0, sizeof *f);
     f->spec = *spec;
     f->cache = sl_arena_rows(spec->arena);
+    f->hot_size = sl_row_cache_hot_size(&f->cache.shape, sl_features_row_bytes(spec->dataset));
     if (!spec->reader || !f->cache.shape.n_slots)
         return SL_OK;
     f->pulse = *spec->pulse;

@@ -51,6 +51,7 @@ struct sl_fetch {
     struct sl_fetch_spec spec;
     struct sl_heartbeat pulse;
     struct sl_row_cache cache;
+    uint64_t hot_size;                   // sl_row_cache_hot_size()
     struct sl_row_places places, coming; // of the batch in hand; of it what others fetch
     pthread_t thread;
     bool running, warned;

@@ -478,21 +478,10 @@ static int note(struct sl_gather_job *j)
                          &j->to->matchable);
 }
 
-// What GPUs lack.
-static int check_typed(const struct sl_gather *g, const struct sl_block *block)
-{
-    if (!sl_gather_is_typed(block) || g->compute.device->is_host || !g->source.reader)
-        return SL_OK;
-    return sl_fail(SL_EUNSUPPORTED, "features of a graph with types on a GPU: found a drive or "
-                                    "other nodes to read them from, wanted store.features "
-                                    "\"memory\"");
-}
-
 int sl_gather_reserve(const struct sl_gather *g, const struct sl_block *block,
                       struct sl_batch_buffer *to)
 {
     to->matchable.n = 0; // until all of x is there
-    SL_TRY(check_typed(g, block));
     SL_TRY(sl_buffer_grow(&to->features, g->compute.device, SL_BUFFER_DEVICE, bytes_of(g, block),
                           "input features"));
     to->x = to->features.p;
