@@ -11,8 +11,9 @@
 #include "common/base/philox.h"
 
 enum {
-    PROBES = 4, // different sets of seeds
-    TIMED = 5,  // draws of training batches that are timed, after one of each set
+    PROBES = 4,         // different sets of seeds
+    PROBE_SEEDS = 1024, // with a pool, where none is timed, so many say how large a batch becomes
+    TIMED = 5,          // draws of training batches that are timed, after one of each set
     FIRST_BYTES = 1 << 20,
 };
 
@@ -112,10 +113,15 @@ static int probe_list(struct prober *p, const struct sl_draw_plan *plan,
     return SL_OK;
 }
 
-// A list that is a batch or less has one set of seeds, a short one a few.
-static uint32_t probes_of(const struct sl_vertex_list *list, uint32_t batch)
+// A list that is a batch or less has one set of seeds, a short one a few. The job's first batch
+// waits for them all, and what large batches need differs by one in a hundred.
+static uint32_t probes_of(const struct prober *p, const struct sl_vertex_list *list, uint32_t batch)
 {
-    return batch ? (uint32_t)SL_MIN((uint64_t)PROBES, list->n / batch) : 0;
+    if (batch == 0)
+        return 0;
+    const uint32_t most =
+        p->pool ? SL_MIN((uint32_t)PROBES, sl_div_up(PROBE_SEEDS, batch)) : PROBES;
+    return (uint32_t)SL_MIN((uint64_t)most, list->n / batch);
 }
 
 static int keep_probe(const struct prober *p, struct sl_block_estimate *out)
@@ -148,7 +154,7 @@ static int measure_training(struct prober *p, const struct sl_config *config,
     const struct sl_vertex_list *list = &p->drawer->topology->dataset.split[SL_SPLIT_TRAIN];
     const struct sl_draw_plan plan = sl_plan_of(config, SL_PHASE_TRAIN);
     uint32_t batch = (uint32_t)SL_MIN(config->sampler.batch_size, list->n);
-    uint32_t probes = probes_of(list, batch);
+    uint32_t probes = probes_of(p, list, batch);
     uint64_t ns[TIMED] = {0};
     uint32_t n = probes && !p->pool ? probes + TIMED : probes;
     for (uint32_t i = 0; i < n; i++) {
@@ -168,7 +174,7 @@ static int measure_evaluation(struct prober *p, const struct sl_config *config)
     const struct sl_vertex_list *list = &p->drawer->topology->dataset.split[SL_SPLIT_VAL];
     const struct sl_draw_plan plan = sl_plan_of(config, SL_PHASE_EVAL);
     uint32_t batch = (uint32_t)SL_MIN(config->evaluate.batch_size, list->n);
-    uint32_t probes = probes_of(list, batch);
+    uint32_t probes = probes_of(p, list, batch);
     for (uint32_t i = 0; i < probes; i++)
         SL_TRY(probe_list(p, &plan, list, batch, i));
     return SL_OK;

@@ -22,7 +22,8 @@
  * their own, made by inlining with constant flags, so the inner loop has no branch but its end.
  *
  * Invariant. The sum over a row's edges is taken in edge order whatever the number of threads:
- * threads own whole rows, cut by edges so that hubs do not unbalance them.
+ * threads own whole rows, cut by edges; where a hub has the edges of several parts, these divide
+ * its columns.
  */
 #include "kernels/kernels_internal.h"
 
@@ -150,9 +151,16 @@ SL_INLINE void aggregate_narrow(const struct sl_aggregate_args *args, struct var
     }
 }
 
-SL_INLINE void aggregate_rows(const struct sl_aggregate_args *args, struct variant kind,
-                              uint32_t begin, uint32_t end)
+// Some rows of y, and of them columns from .. to - 1: full chunks, and what is behind the last.
+struct piece {
+    const struct sl_aggregate_args *args;
+    uint32_t from, to;
+};
+
+SL_INLINE void aggregate_rows(const struct piece *piece, struct variant kind, uint32_t begin,
+                              uint32_t end)
 {
+    const struct sl_aggregate_args *args = piece->args;
     uint32_t dim = args->dim;
     if (dim < SL_LANES) {
         for (uint32_t row = begin; row < end; row++)
@@ -160,9 +168,12 @@ SL_INLINE void aggregate_rows(const struct sl_aggregate_args *args, struct varia
         return;
     }
     const struct sl_row_cut cut = sl_cut_row(dim, CHUNK);
+    const uint32_t chunks_end = SL_MIN(cut.chunks_end, piece->to);
     for (uint32_t row = begin; row < end; row++) {
-        for (uint32_t c = 0; c < cut.chunks_end; c += CHUNK)
+        for (uint32_t c = piece->from; c < chunks_end; c += CHUNK)
             aggregate_chunk(args, kind, row, c, CHUNK / SL_LANES_8);
+        if (piece->to < dim)
+            continue;
 #pragma GCC unroll 1 // one call for both: it is four bodies in each of 24 functions
         for (int last = cut.whole == 0; last < 2; last++)
             aggregate_rest(args, kind, row, last ? cut.first_rest : 0, last ? cut.rest : cut.whole);
@@ -189,14 +200,57 @@ static sl_cpu_rows_fn *const variants[2][2][2] = {
     {{rows_f16, rows_f16_scaled}, {rows_f16_weighted, rows_f16_weighted_scaled}},
 };
 
+// ---- parts --------------------------------------------------------------------------------------
+
+struct job {
+    const struct sl_aggregate_args *args;
+    sl_cpu_rows_fn *body;
+    uint32_t n_parts;
+};
+
+/*
+ * The rows of a part; a row that begins in it and reaches into others is the last one, and these
+ * have no rows of their own: each of them takes some of its columns.
+ */
+static void run_part(void *context, uint32_t part)
+{
+    const struct job *job = context;
+    const struct sl_csr_view *csr = &job->args->csr;
+    const uint32_t n = job->n_parts, dim = job->args->dim, chunks = dim / CHUNK;
+    const uint32_t begin = sl_cpu_row_split(csr, part, n);
+    const uint32_t end = sl_cpu_row_split(csr, part + 1, n);
+    uint32_t first = part, last = part;
+    while (sl_cpu_row_split(csr, first, n) == end)
+        first--;
+    while (last + 1 < n && sl_cpu_row_split(csr, last + 2, n) == end)
+        last++;
+    struct piece piece = {job->args, 0, dim};
+    if (first == last) {
+        job->body(&piece, begin, end);
+        return;
+    }
+    if (begin < end)
+        job->body(&piece, begin, end - 1);
+    const uint64_t sharers = last - first + 1, share = part - first;
+    piece.from = (uint32_t)(chunks * share / sharers * CHUNK);
+    if (part < last)
+        piece.to = (uint32_t)(chunks * (share + 1) / sharers * CHUNK);
+    if (piece.from < piece.to)
+        job->body(&piece, end - 1, end);
+}
+
 int sl_cpu_aggregate(const struct sl_aggregate_args *args)
 {
     SL_TRY(sl_check_aggregate(args));
     if (args->x_dtype == SL_DTYPE_BF16 || args->y_bf16)
         return sl_fail(SL_EUNSUPPORTED, "aggregate: rows that are bf16 in memory are for GPUs");
-    sl_cpu_parallel_rows(
-        &args->csr, args->dim * sl_dtype_bytes(args->x_dtype),
-        variants[args->x_dtype == SL_DTYPE_F16][args->edge_weight != NULL][args->col_scale != NULL],
-        args);
+    struct job job = {
+        .args = args,
+        .body = variants[args->x_dtype == SL_DTYPE_F16][args->edge_weight != NULL]
+                        [args->col_scale != NULL],
+        .n_parts =
+            sl_cpu_edge_parts(&args->csr, (uint64_t)args->dim * sl_dtype_bytes(args->x_dtype)),
+    };
+    sl_cpu_parallel_parts(job.n_parts, run_part, &job);
     return SL_OK;
 }

@@ -58,6 +58,8 @@ uint32_t sl_cpu_row_split(const struct sl_csr_view *csr, uint32_t p, uint32_t n_
  * other processes on the cores disturb a static split. At most the number of rows.
  */
 uint32_t sl_cpu_row_parts(const struct sl_csr_view *csr, uint64_t edge_bytes);
+// The same for work that a row can be divided for: more than rows where these have many edges.
+uint32_t sl_cpu_edge_parts(const struct sl_csr_view *csr, uint64_t edge_bytes);
 
 // ---- philox.c -----------------------------------------------------------------------------------
 

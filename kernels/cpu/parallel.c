@@ -50,14 +50,18 @@ uint32_t sl_cpu_row_split(const struct sl_csr_view *csr, uint32_t p, uint32_t n_
     return low;
 }
 
-uint32_t sl_cpu_row_parts(const struct sl_csr_view *csr, uint64_t edge_bytes)
+uint32_t sl_cpu_edge_parts(const struct sl_csr_view *csr, uint64_t edge_bytes)
 {
     if (sl_cpu_threads() == 1)
         return SL_MIN(csr->n_dst, 1);
     uint64_t work = (uint64_t)(csr->indptr[csr->n_dst] - csr->indptr[0]) + csr->n_dst;
     uint64_t most = (uint64_t)sl_cpu_threads() * PARTS_PER_THREAD;
-    uint64_t parts = SL_MIN(most, work * edge_bytes / PART_MIN_BYTES + 1);
-    return (uint32_t)SL_MIN(parts, csr->n_dst);
+    return (uint32_t)SL_MIN(most, work * edge_bytes / PART_MIN_BYTES + (csr->n_dst > 0));
+}
+
+uint32_t sl_cpu_row_parts(const struct sl_csr_view *csr, uint64_t edge_bytes)
+{
+    return SL_MIN(sl_cpu_edge_parts(csr, edge_bytes), csr->n_dst);
 }
 
 struct rows {

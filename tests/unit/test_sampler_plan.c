@@ -118,6 +118,23 @@ TEST(a_job_with_a_cache_needs_room_for_ranks)
     sl_block_estimate_fini(&with);
 }
 
+// Of one batch the mean is the largest.
+TEST(with_a_pool_one_large_batch_is_enough)
+{
+    for (int large = 0; large < 2; large++) {
+        struct sl_block_estimate pool, apart;
+        config.sampler.batch_size = large ? 1024 : 128;
+        config.allocation.cores = SL_CORES_POOL;
+        ck_assert_int_eq(sl_plan_measure(&config, &drawer, NULL, &pool), SL_OK);
+        config.allocation.cores = SL_CORES_FIXED;
+        ck_assert_int_eq(sl_plan_measure(&config, &drawer, NULL, &apart), SL_OK);
+        ck_assert_int_eq(pool.mean_bytes == pool.probe->bytes, large);
+        ck_assert_uint_lt(apart.mean_bytes, apart.probe->bytes);
+        sl_block_estimate_fini(&pool);
+        sl_block_estimate_fini(&apart);
+    }
+}
+
 TEST(the_largest_training_probe_is_kept)
 {
     struct sl_block_estimate e, again;
