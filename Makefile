@@ -126,6 +126,10 @@ endef
 .PHONY: always
 $(foreach l,$(LIBS),$(eval $(call library,$(l))))
 
+# What commands, messages and keys are made of computes nothing that anybody waits for but the compiler.
+CONTROL := text schema nodes config bus link log placement workers sharding meter scheduler rundir telemetry broker page http daemon top cli
+$(foreach l,$(CONTROL),$(OBJ_$(l))): OPT := $(patsubst -O%,-O$(if $(SAN),0,1),$(OPT))
+
 # Objects of other flags than these cannot be linked with new ones: all are made again.
 OF_OBJECTS := $(CSTD) $(OPT) $(SECTIONS) $(SANFLAGS) $(PIC)
 ifneq ($(strip $(file <$(OBJ)/flags)),$(strip $(OF_OBJECTS)))

@@ -15,6 +15,9 @@ ORACLES := arena_peer_export arena_shared_copy broker_shape data_overlap kernels
            kernels_weighted sampler_draw sampler_pairs storage_rows store_placement
 $(ORACLES:%=$(OBJ)/tests/unit/test_%.o): OPT := $(patsubst -O%,-O1,$(OPT))
 
+# Undefined behaviour is looked for in what they test: to look for it in them, too, takes the compiler twice as long.
+$(OBJ)/tests/unit/%.o: SANFLAGS += $(if $(filter address undefined,$(SAN)),-fno-sanitize=undefined)
+
 # kernels, bench/kernels: one driver each, the latter with what jobs share memory by; stress: one program a file, of the arena alone; bench: one
 # program a file, linked with everything a sampler and a trainer may see.
 objects_of = $(patsubst %.c,$(OBJ)/%.o,$(wildcard $(1)))

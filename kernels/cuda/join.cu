@@ -39,12 +39,12 @@ static __global__ void __launch_bounds__(BLOCK) begin_parts(struct part_list lis
     if (i > list.n_dst)
         return;
     uint64_t to = i * list.n_parts + list.first;
-    uint32_t at = list.first == 0 ? list.rows[i] : list.out_indptr[to];
     if (i == list.n_dst) {
         if (list.first == 0)
-            list.out_indptr[to] = at;
+            list.out_indptr[to] = list.rows[i];
         return;
     }
+    uint32_t at = list.first == 0 ? list.rows[i] : list.out_indptr[to];
     for (uint32_t p = 0; p < list.n; p++) {
         list.out_indptr[to + p] = at;
         at += list.indptr[p][i + 1] - list.indptr[p][i];
