@@ -55,8 +55,9 @@ uint32_t sl_cpu_edge_parts(const struct sl_csr_view *csr, uint64_t edge_bytes)
     if (sl_cpu_threads() == 1)
         return SL_MIN(csr->n_dst, 1);
     uint64_t work = (uint64_t)(csr->indptr[csr->n_dst] - csr->indptr[0]) + csr->n_dst;
-    uint64_t most = (uint64_t)sl_cpu_threads() * PARTS_PER_THREAD;
-    return (uint32_t)SL_MIN(most, work * edge_bytes / PART_MIN_BYTES + (csr->n_dst > 0));
+    // At most one part an edge or row, or the first part would begin and end before the first row.
+    uint64_t most = SL_MIN((uint64_t)sl_cpu_threads() * PARTS_PER_THREAD, work);
+    return (uint32_t)SL_MIN(most, work * edge_bytes / PART_MIN_BYTES + 1);
 }
 
 uint32_t sl_cpu_row_parts(const struct sl_csr_view *csr, uint64_t edge_bytes)

@@ -214,6 +214,8 @@ static void check_aggregate(struct suite *t)
         one_aggregate(t, 0, 0, 3, 0, 20, dtype, 0);
         one_aggregate(t, 1, 1, 1, 1, 20, dtype, ALL_FLAGS - 1);
         one_aggregate(t, 1, 1, 1, 100, 1, dtype, ALL_FLAGS - 1);
+        one_aggregate(t, 1, 1, 0, 0, 70000, dtype, 0); // fewer edges and rows than threads want
+        one_aggregate(t, 2, 3, 1, 0, 70000, dtype, ROW_SCALE);
         one_aggregate(t, 3000, 2000, 8, 20000, 100, dtype, ALL_FLAGS - 1);
         one_aggregate(t, 2, 20000, 8, 50000, 64, dtype, ROW_SCALE);
     }
