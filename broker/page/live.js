@@ -2,7 +2,7 @@
 
 // ---- all of it ----------------------------------------------------------------------------------
 
-function render() {
+function draw() {
   if (!job) return;
   $("main").hidden = false;
   $("empty").hidden = true;
@@ -24,6 +24,15 @@ function render() {
   drawDevices();
   drawEpochs();
   drawConfig();
+}
+// Soon, once for all that came until then: a page that draws each message falls behind where the
+// processor is busy, and answers to nobody.
+let due = 0;
+function render() {
+  due ||= setTimeout(() => {
+    due = 0;
+    draw();
+  }, 100);
 }
 function drawLink() {
   document.body.classList.toggle("stale", server.lost);
@@ -224,7 +233,7 @@ function startStatic() {
   job = newJob("0");
   takeAbout(JSON.parse($("sluice-data").textContent));
   set($("foot"), "written by sluice report --html");
-  render();
+  draw();
 }
 function startLive() {
   const hash = new URLSearchParams(location.hash.slice(1));
@@ -274,5 +283,5 @@ new ResizeObserver(() => {
     drawEpochs();
   }
 }).observe($("main"));
-requestAnimationFrame(move);
+moveFlows();
 isStatic ? startStatic() : startLive();

@@ -365,11 +365,14 @@ let before = 0;
 function move(now) {
   const dt = Math.min(0.1, (now - before) / 1000);
   before = now;
-  if (!still.matches)
-    for (const f of flows)
-      if (f.speed) {
-        f.at = (f.at - f.speed * dt) % 17;
-        f.node.setAttribute("stroke-dashoffset", f.at.toFixed(2));
-      }
-  requestAnimationFrame(move);
+  for (const f of flows)
+    if (f.speed) {
+      f.at = (f.at - f.speed * dt) % 17;
+      f.node.setAttribute("stroke-dashoffset", f.at.toFixed(2));
+    }
+  moveFlows();
 }
+function moveFlows() {
+  if (!still.matches) requestAnimationFrame(move);
+}
+still.addEventListener("change", moveFlows);

@@ -231,18 +231,14 @@ class Browser:
         ]
 
     def received_bytes(self):
-        """Of all that has come over the line, headers included, but for what goes on as long as
-        the page is there: the stream of events."""
-        events = self.take_events()
-        streams = {
-            event["params"]["requestId"]
-            for event in events
-            if event["params"].get("type") == "EventSource"
-        }
-        return sum(
-            event["params"].get("encodedDataLength", 0)
-            for event in events
-            if event["params"].get("requestId") not in streams
-            and event.get("method")
-            in ("Network.dataReceived", "Network.responseReceived", "Network.loadingFinished")
-        )
+        """Of all that the page loads, headers included; once of what it asks for again and again.
+        The stream of events is not over, and so not in it."""
+        url, size = {}, {}
+        for event in self.take_events():
+            told = event.get("params", {})
+            if event.get("method") == "Network.responseReceived":
+                url[told["requestId"]] = told["response"]["url"]
+            elif event.get("method") == "Network.loadingFinished":
+                of = url[told["requestId"]]
+                size[of] = max(size.get(of, 0), told["encodedDataLength"])
+        return sum(size.values())

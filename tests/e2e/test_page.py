@@ -9,7 +9,7 @@ from harness import Daemon, read_json, small_job
 from test_http import TOKEN, slow_job, start_shown, write_token
 from test_typed_jobs import job as typed_job
 
-LOAD_MAX_BYTES = 100 << 10
+LOAD_MAX_BYTES = 64 << 10
 SCREENS = os.environ.get("SLUICE_TEST_SCREENS")  # a folder that pictures are kept in
 
 
@@ -76,7 +76,7 @@ def test_a_running_job_is_drawn_and_its_numbers_move(box):
         browser.until("document.querySelector('#link').textContent === 'live'", "live stream")
         browser.until("document.querySelectorAll('#pipe .worker').length >= 3", "three workers")
         received = browser.received_bytes()
-        assert 10000 < received < LOAD_MAX_BYTES, received
+        assert 40000 < received < LOAD_MAX_BYTES, received
         browser.until("document.querySelector('#state').textContent === 'running'", "running job")
         first, seconds = browser.text("#phase"), browser.text("#tiles")
         browser.until(
