@@ -23,6 +23,7 @@ SL_INLINE void sl_v16_far_below(const sl_v16 *x, float bound, sl_v16_i32 *out)
 {
     const sl_v16 limit = (sl_v16){0} + bound;
     const sl_v16_i32 magnitude = (sl_v16_i32)*x & 0x7fffffff;
+    // cppcheck-suppress shiftTooManyBitsSigned; GCC shifts copies of the sign in
     *out = ((sl_v16_i32)limit - magnitude) >> 31 & ~((0x7f800000 - magnitude) >> 31);
 }
 

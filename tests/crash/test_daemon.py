@@ -12,6 +12,8 @@ LONG = {
     "checkpoint": {"every_updates": 10},
     "epochs": 14,
 }
+# Until somebody stops it, however long a busy machine takes for what is done meanwhile.
+ENDLESS = {**LONG, "epochs": 100000}
 
 
 def write_job(box, name, cores=CORES, **changes):
@@ -73,20 +75,21 @@ def test_killed_again_and_again_a_job_gives_the_same(box):
 
 def test_a_paused_job_resumes_running(box):
     daemon = Daemon(box)
-    submit(daemon, "one", resume="auto", **LONG)
+    submit(daemon, "one", resume="auto", **ENDLESS)
     daemon.until_state("one", "running")
     daemon.do("pause", "one").ok()
     daemon.until_state("one", "paused")
     daemon.kill()
     daemon.start()
-    daemon.do("wait", "one", seconds=60).ok()
+    daemon.until_state("one", "running")
     assert "it was paused" in daemon.running.output()[1]
+    daemon.do("stop", "one").ok()
     daemon.stop().ok()
 
 
 def test_a_broker_that_is_killed_fails_its_job_alone(box):
     daemon = Daemon(box)
-    submit(daemon, "one", resume="auto", **LONG)
+    submit(daemon, "one", resume="auto", **ENDLESS)
     submit(daemon, "two")
     daemon.until_state("one", "running")
     trace = daemon.background("trace", "one", "--seconds", "30", "-o", box.path("trace.json"))
@@ -109,7 +112,7 @@ def test_a_broker_that_is_killed_fails_its_job_alone(box):
 @cases("starting", "running", "paused")
 def test_stopped_in_any_state_it_leaves_nothing_running(box, state):
     daemon = Daemon(box)
-    submit(daemon, "one", resume="auto", **LONG)
+    submit(daemon, "one", resume="auto", **ENDLESS)
     submit(daemon, "waits")
     if state != "starting":
         daemon.until_state("one", "running")
@@ -128,7 +131,7 @@ def test_stopped_in_any_state_it_leaves_nothing_running(box, state):
 
 def test_a_second_signal_kills(box):
     daemon = Daemon(box)
-    submit(daemon, "one", **LONG)
+    submit(daemon, "one", **ENDLESS)
     daemon.until_state("one", "running")
     os.kill(daemon.jobs()["one"]["pid"], signal.SIGSTOP)  # it will not stop by itself
     daemon.running.process.terminate()

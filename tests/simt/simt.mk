@@ -14,8 +14,7 @@ SIMT_FMA      := $(if $(shell grep -m1 -w fma /proc/cpuinfo),-mfma -ffp-contract
 SIMT_CXXFLAGS := -std=c++17 -O1 -g1 $(SIMT_FMA) -fPIC -fno-gnu-unique -fdata-sections -fvisibility=hidden -fno-math-errno -Wall -Wextra \
                  -Wno-unused-parameter -Wno-unknown-pragmas -Wno-maybe-uninitialized \
                  $(if $(CI),-Werror) -DSL_SIMT -I.
-# -Og keeps what is loaded and not used, which an optimiser leaves out before anybody has looked at it, and takes two thirds of the compiler's time.
-SIMT_WATCH    := -Og -fsanitize=thread --param=tsan-distinguish-volatile=1 \
+SIMT_WATCH    := -fsanitize=thread --param=tsan-distinguish-volatile=1 \
                  --param=tsan-instrument-func-entry-exit=0 -DSIMT_CHECKED
 SIMT_LINK     := -shared -static-libgcc -static-libstdc++ -Wl,-Bsymbolic,--exclude-libs,ALL \
                  -Wl,--no-undefined -Wl,-T,tests/simt/shared.ld
