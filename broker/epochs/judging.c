@@ -162,10 +162,9 @@ static int check_fraction(const struct sl_config *c, uint64_t n_train)
         return SL_OK;
     return sl_fail(SL_EINVAL,
                    "evaluate.every: found %g, which is %llu of %llu that the data set '%s' trains "
-                   "on, wanted at least an update, of %llu: set it to %.3g or more",
+                   "on, wanted at least an update, of %llu: set it to %.4g or more",
                    c->evaluate.fraction, (unsigned long long)n, (unsigned long long)n_train,
-                   c->dataset, (unsigned long long)each,
-                   SL_MIN((double)each / (double)n_train, 1.0));
+                   c->dataset, (unsigned long long)each, 1.0 / (double)SL_MAX(n_train / each, 1u));
 }
 
 int sl_judging_check(const struct sl_config *config, const struct sl_dataset *dataset)

@@ -198,6 +198,8 @@ TEST(a_fraction_has_whole_updates)
     ck_assert_int_eq(sl_judging_check(&config, &ds), SL_OK);
     config.order.epochs_per_pass = 4;
     ck_assert_int_eq(sl_judging_check(&config, &ds), SL_EINVAL);
+    ck_assert_msg(strstr(sl_error_message(), "set it to 0.5 or more"), "%s",
+                  sl_error_message()); // which is 1/n
     config.updates.mode = SL_UPDATE_ASYNC;
     ck_assert_int_eq(sl_judging_check(&config, &ds), SL_OK);
 }
