@@ -204,7 +204,7 @@ def test_it_is_said_on_a_screen(box):
         "\npaper       269,346,174   514 GiB ",
         "\npaper -cites-> paper                   8,262,230,182      32.8 GiB ",
         "\nan epoch    4,620 mini-batches, at least ",
-        "\n  features: 1.02 TiB, of which 12.3 % are there, in a cache of 128 GiB; the drive reads ",
+        "\n  features: 1.02 TiB, of which 12.3 % are there, in a cache of 128 GiB; the drive ",
         "drive is not counted: --machine gives no rate, as drive=6GB would",
         "1 trainer can work at once: set updates.batches_per_update higher",
     ):
