@@ -114,7 +114,7 @@ static int probe_list(struct prober *p, const struct sl_draw_plan *plan,
 }
 
 // A list that is a batch or less has one set of seeds, a short one a few. The job's first batch
-// waits for them all, and what large batches need differs by one in a hundred.
+// waits for them all.
 static uint32_t probes_of(const struct prober *p, const struct sl_vertex_list *list, uint32_t batch)
 {
     if (batch == 0)
