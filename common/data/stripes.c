@@ -108,7 +108,8 @@ static int open_one(struct sl_stripes *s, uint32_t number, uint64_t before, stru
     const int fd = sl_open_regular_file(f->path, &st);
     if (fd == SL_ENOENT)
         return sl_fail(SL_ENOENT,
-                       "%s: stripe %u of %u is missing: \"feat_stripes\" of metadata.json names it",
+                       "%s: stripe %u of %u is missing, which \"feat_stripes\" of metadata.json "
+                       "names: mount its drive, or make the stripes again with `sluice stripe`",
                        f->path, number, s->n);
     SL_TRY(fd);
     all[number].fd = fd;
