@@ -99,11 +99,11 @@ static void record_cores(struct loop *t, const struct sl_work *work)
     entry->train_cpu_ns = SL_MAX(own_ns, least_ns);
     entry->helpers_cpu_ns = all_ns - entry->train_cpu_ns;
     entry->train_threads = now.threads;
-    // The largest step so far: activations, and two batches' features.
+    // The largest step so far: activations, and two batches' rows.
     struct sl_seat *seat =
         sl_seat(t->spec->arena, sl_seat_trainer(t->spec->arena, t->spec->device));
-    uint64_t bytes = sl_model_peak_bytes(t->spec->model) +
-                     SL_PREFETCH_BUFFERS * (entry->hit_bytes + entry->miss_bytes);
+    uint64_t bytes =
+        sl_model_peak_bytes(t->spec->model) + SL_PREFETCH_BUFFERS * work->gathered.x_bytes;
     if (bytes > atomic_load_explicit(&seat->step_bytes, memory_order_relaxed))
         atomic_store_explicit(&seat->step_bytes, bytes, memory_order_relaxed);
 }

@@ -221,6 +221,9 @@ static int work(void *ctx)
     p->gather.half = sl_model_take_half(&p->model, &p->dataset);
     if (p->gather.half)
         sl_log_info("features: rows stay float16 until the first layer has read them");
+    // What a cache holds is read there, and counted.
+    p->gather.near_rows = !reads && !sl_cache_keeps(p->config.cache.policy) &&
+                          sl_model_take_table(&p->model, &p->dataset);
     SL_TRY(place_features(p));
     SL_TRY(open_store(p));
     SL_TRY(open_rows(p));

@@ -4,6 +4,7 @@
 #include "common/base/error.h"
 #include "tests/unit/suite.h"
 #include "tests/unit/trainer_fixture.h"
+#include "trainer/feed/gather.h"
 #include "trainer/model/jumping.h"
 
 enum { NODES = 40, FEATURES = 6, CLASSES = 4, HIDDEN = 6, SEEDS = 9 };
@@ -182,6 +183,83 @@ TEST(blocks_of_another_task_are_refused)
     ck_assert_int_eq(sl_block_check_shape(s.block, s.block->bytes, sl_model_block_shape(&s.m)),
                      SL_EPROTO);
     scene_free(&s);
+}
+
+// The block's rows as a trainer on cores brings them, and the gradient that they give.
+static float *gathered_step(struct scene *s, const struct sl_kernels *kernels, bool near)
+{
+    const struct sl_compute compute = {sl_device_host(), kernels, kernels};
+    struct sl_gather gather;
+    struct sl_batch_buffer buffer = {0};
+    struct sl_gathered gathered;
+    struct sl_loss_result result;
+    float *gradient = fixture_alloc(s->m.n_params * sizeof *gradient);
+    sl_gather_init(&gather, &compute, &s->g.ds, SL_GATHER_FASTER);
+    gather.near_rows = near;
+    ck_assert_int_eq(sl_gather_block(&gather, NULL, s->block, NULL, &buffer, &gathered), SL_OK);
+    const uint64_t rows = near ? s->block->n_nodes[s->block->n_hops - 1] : s->block->n_input;
+    ck_assert_uint_eq(gathered.x_bytes, rows * FEATURES * sizeof(float));
+    ck_assert_uint_eq(gathered.miss_bytes,
+                      s->block->n_input * s->g.ds.feat_dim * sl_dtype_bytes(s->g.ds.feat_dtype));
+    ck_assert_msg(sl_model_train(&s->m, s->params, sl_block_here(s->block), buffer.x, gradient,
+                                 &result) == SL_OK,
+                  "%s", sl_error_message());
+    sl_batch_buffer_fini(&buffer);
+    sl_gather_fini(&gather);
+    return gradient;
+}
+
+// Rows that sums alone read are read where they lie, to the same bits.
+LOOP_TEST(a_first_layer_reads_the_table, 0, 4)
+{
+    const struct sl_kernels *kernels = _i % 2 ? sl_kernels_cpu() : sl_kernels_ref();
+    for (int aggregator = SL_AGGREGATOR_MEAN; aggregator <= SL_AGGREGATOR_GCN; aggregator++) {
+        struct sl_config c = config_of(SL_MODEL_GRAPHSAGE, 3);
+        struct scene s;
+        c.model.aggregator = (enum sl_aggregator)aggregator;
+        scene_init(&s, &c, SEEDS, kernels);
+        void *half = _i / 2 ? fixture_halve(&s.g, FEATURES) : NULL;
+        ck_assert_uint_lt(s.block->n_nodes[2], s.block->n_input);
+        float *wanted = gathered_step(&s, kernels, false);
+        ck_assert(sl_model_take_table(&s.m, &s.g.ds));
+        float *found = gathered_step(&s, kernels, true);
+        ck_assert_mem_eq(found, wanted, s.m.n_params * sizeof *found);
+        free(found);
+        free(wanted);
+        // A vertex that the table has not.
+        s.m.table.n_rows = s.block->n_input / 2;
+        float *x = fixture_alloc(s.block->n_input * FEATURES * sizeof *x);
+        struct sl_loss_result result;
+        ck_assert_int_eq(
+            sl_model_train(&s.m, s.params, sl_block_here(s.block), x, s.gradient, &result),
+            SL_ERANGE);
+        free(x);
+        free(half);
+        scene_free(&s);
+    }
+}
+
+// Where something else reads the rows of sources, or changes them, they are copied.
+TEST(who_reads_the_table)
+{
+    static const struct {
+        enum sl_model_kind kind;
+        uint32_t hidden;
+        double input_dropout;
+        bool reads;
+    } cases[] = {
+        {SL_MODEL_GRAPHSAGE, FEATURES, 0, true},    {SL_MODEL_GRAPHSAGE, FEATURES - 2, 0, false},
+        {SL_MODEL_GRAPHSAGE, FEATURES, 0.1, false}, {SL_MODEL_GCN, FEATURES, 0, false},
+        {SL_MODEL_GAT, FEATURES, 0, false},         {SL_MODEL_PINSAGE, FEATURES, 0, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct sl_config c = config_of(cases[i].kind, 2);
+        struct scene s;
+        c.model.hidden = cases[i].hidden;
+        c.model.input_dropout = cases[i].input_dropout;
+        scene_init(&s, &c, SEEDS, sl_kernels_ref());
+        ck_assert_msg(sl_model_take_table(&s.m, &s.g.ds) == cases[i].reads, "case %zu", i);
+        scene_free(&s);
+    }
 }
 
 RUN_TESTS(.timeout_s = 60)

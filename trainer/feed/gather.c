@@ -57,7 +57,7 @@ int sl_gather_grow_lists(struct sl_gather *g, uint32_t n)
 // What the cache has not, as lists of the processor's: of a block without ranks everything.
 static int list_rows(struct sl_gather_job *j, struct sl_row_split *out)
 {
-    const uint32_t n = j->block->n_input, *nodes = sl_block_nodes(j->block);
+    const uint32_t n = j->n_rows, *nodes = sl_block_nodes(j->block);
     SL_TRY(sl_gather_grow_lists(j->g, n));
     *out = sl_gather_lists_in(j->g->lists.p, n);
     if (sl_gather_is_held(&j->spread))
@@ -77,12 +77,18 @@ static uint32_t width_of(const struct sl_gather *g)
     return g->half ? dim / 2 : dim;
 }
 
+// How many of a plain block's rows are brought to where they are computed with: the first ones.
+static uint32_t rows_of(const struct sl_gather *g, const struct sl_block *block)
+{
+    return g->near_rows ? block->n_nodes[block->n_hops - 1] : block->n_input;
+}
+
 // Bytes of a block's rows where they are computed with.
 static uint64_t bytes_of(const struct sl_gather *g, const struct sl_block *block)
 {
     const struct sl_typed *typed = &g->source.dataset->typed;
     return sl_gather_is_typed(block) ? sl_typed_block_bytes(block, typed, g->half)
-                                     : (uint64_t)block->n_input * width_of(g) * sizeof(float);
+                                     : (uint64_t)rows_of(g, block) * width_of(g) * sizeof(float);
 }
 
 // --- on CPU cores --------------------------------------------------------------------------------
@@ -95,14 +101,14 @@ static int place_read(struct sl_gather_job *j, const struct sl_row_split *s)
     const struct sl_kernels *kernels = g->compute.kernels;
     const struct sl_dataset *ds = g->source.dataset;
     if (j->dtype == SL_DTYPE_F32)
-        return sl_rows_copy(&g->source, kernels, s->miss_row, s->miss_to, s->n_misses,
-                            j->block->n_input, j->to->x);
+        return sl_rows_copy(&g->source, kernels, s->miss_row, s->miss_to, s->n_misses, j->n_rows,
+                            j->to->x);
     SL_TRY(sl_buffer_grow(&g->rows, g->compute.device, SL_BUFFER_HOST,
                           s->n_misses * sl_rows_bytes(ds), "input features"));
     SL_TRY(
         sl_rows_copy(&g->source, kernels, s->miss_row, NULL, s->n_misses, s->n_misses, g->rows.p));
     return kernels->gather_rows_to(g->rows.p, ds->feat_dtype, s->n_misses, ds->feat_dim, NULL,
-                                   s->miss_to, s->n_misses, j->block->n_input, j->to->x);
+                                   s->miss_to, s->n_misses, j->n_rows, j->to->x);
 }
 
 static int on_host(struct sl_gather_job *j)
@@ -111,7 +117,7 @@ static int on_host(struct sl_gather_job *j)
     const struct sl_kernels *kernels = g->compute.kernels;
     const struct sl_dataset *ds = g->source.dataset;
     const struct sl_block *block = j->block;
-    const uint32_t n = block->n_input;
+    const uint32_t n = j->n_rows;
     j->to->block = sl_block_here(block);
     if (sl_gather_is_typed(block))
         return sl_gather_types_on_host(j);
@@ -520,6 +526,7 @@ int sl_gather_rows(struct sl_gather *g, struct sl_cache *cache, const struct sl_
     const struct sl_dataset *ds = g->source.dataset;
     struct sl_gather_job job = {
         .g = g, .cache = cache, .block = block, .to = to, .dim = width_of(g)};
+    job.n_rows = rows_of(g, block);
     job.dtype = g->half ? SL_DTYPE_F32 : ds->feat_dtype;
     job.before = matches(g) ? before : NULL;
     uint64_t start = sl_now_ns(), cpu_ns = sl_thread_cpu_ns();
@@ -537,6 +544,7 @@ int sl_gather_rows(struct sl_gather *g, struct sl_cache *cache, const struct sl_
         .hits = job.hits,
         .matched = job.matched,
         .near_bytes = job.near_bytes,
+        .x_bytes = bytes_of(g, block),
         .remote = reader ? sl_reading_remote_rows(reader) - remote : 0,
     };
     count_bytes(&job, out);

@@ -54,6 +54,9 @@
  * (sl_model_take_half): a row is half as long then, and is moved as if it were one of f32 of half
  * the width.
  *
+ * On cores a first layer may read the rows of its sources where they are mapped, each where it is
+ * added up: then only those of its destinations, which products read too, are copied.
+ *
  * The rows of a typed block, whose widths differ, are gathered type by type: on cores as any
  * (rows.h); to a GPU from files that are mapped: in place where it reads the files, else by the
  * processor's pinned memory. Hits come from the cache of their type. What is staged goes in one
@@ -97,7 +100,9 @@ enum sl_gather_way {
 // A batch where it is computed with.
 struct sl_batch_buffer {
     struct sl_block_view block; // of the last batch
-    void *x; // (n_input, feat_dim) its features: f32, or f16 as of `half`; typed_block.h has others
+    // (n_input, feat_dim) its features: f32, or f16 as of `half`; the first of them alone as of
+    // `near_rows`; typed_block.h has others
+    void *x;
     struct sl_buffer arrays; // the block's copy on a GPU
     struct sl_buffer counts; // GPU: struct sl_batch_counts
     struct sl_buffer features;
@@ -107,9 +112,12 @@ struct sl_batch_buffer {
 struct sl_gather {
     struct sl_compute compute;
     struct sl_row_source source; // of misses
-    bool half;              // f16 stays as it is; of an even width, but with types. Set before use
-    enum sl_gather_way way; // GPU; becomes what was found
-    bool counts_loops;      // GPU: blocks come with their loops counted (to->block.n_loops)
+    bool half; // f16 stays as it is; of an even width, but with types. Set before use
+    // On cores: x has the rows of the first layer's destinations alone, and the layer reads the
+    // others in the files (sl_model_take_table). Set before use; not with a reader.
+    bool near_rows;
+    enum sl_gather_way way;    // GPU; becomes what was found
+    bool counts_loops;         // GPU: blocks come with their loops counted (to->block.n_loops)
     struct sl_near_block near; // GPU; to be set before each block
     bool missed;               // some batch with a cache had rows from the store
     bool unmatched;            // MAPPED was faster where there was no batch before
@@ -133,6 +141,7 @@ struct sl_gathered {
     uint64_t matched;     // ... that the batch before had, and the cache did not
     uint64_t hit_bytes, matched_bytes, miss_bytes; // of the store's type
     uint64_t near_bytes;                           // of the block, copied within the GPU
+    uint64_t x_bytes;                              // of the rows where they are computed with
     uint64_t remote;                               // rows that other nodes were asked for
     uint64_t bare;                                 // input nodes of types without features
 };

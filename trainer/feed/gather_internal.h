@@ -27,6 +27,7 @@ struct sl_gather_job {
     const struct sl_block *block;
     enum sl_dtype dtype; // of the rows that are moved, and their width
     uint32_t dim;
+    uint32_t n_rows;                      // of x; not of types
     struct sl_spread spread;              // of the rows that are held, for this block; not of types
     const struct sl_batch_buffer *before; // NULL: nothing is looked for in it
     struct sl_batch_buffer *to;

@@ -17,7 +17,7 @@ struct sl_work {
     uint32_t epoch;
     bool ended;
     struct sl_block_view block; // its header is in the arena; zeroed for inference
-    void *x;                    // (n_input, feat_dim), of the buffer; NULL for inference
+    void *x;                    // rows of features, of the buffer; NULL for inference
     int buffer;
     uint64_t claimed_at_ns;
     uint64_t woken_at_ns; // when a standby trainer was last switched on, 0 = never

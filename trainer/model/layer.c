@@ -387,6 +387,39 @@ static struct sl_aggregate_args sums_of(const struct sl_layer_tape *tape, const 
     };
 }
 
+int sl_layer_far_hop(const struct sl_layer_env *env, const struct sl_layer_tape *tape,
+                     struct sl_csr_view *csr)
+{
+    const struct sl_layer_table *table = &tape->table;
+    const uint32_t *local = tape->hop.csr.indices;
+    *csr = tape->hop.csr;
+    if (!table->rows)
+        return SL_OK;
+    uint32_t *indices = sl_layer_words(env, csr->n_edges);
+    if (!indices)
+        return SL_ENOMEM;
+    uint32_t last = 0;
+    for (uint32_t e = 0; e < csr->n_edges; e++) {
+        indices[e] = table->nodes[local[e]];
+        last = SL_MAX(last, indices[e]);
+    }
+    if (last >= table->n_rows)
+        return sl_fail(SL_ERANGE, "a mini-batch names vertex %u: wanted less than %u", last,
+                       table->n_rows);
+    csr->n_src = table->n_rows;
+    csr->indices = indices;
+    return SL_OK;
+}
+
+struct sl_layer_rows sl_layer_far_rows(const struct sl_layer_tape *tape)
+{
+    if (tape->table.rows)
+        return (struct sl_layer_rows){tape->table.rows, tape->table.dtype};
+    if (tape->half)
+        return (struct sl_layer_rows){tape->half, tape->half_dtype};
+    return (struct sl_layer_rows){tape->x, SL_DTYPE_F32};
+}
+
 int sl_layer_aggregate_for_products(const struct sl_layer_env *env,
                                     const struct sl_layer_tape *tape, const void *x,
                                     enum sl_dtype x_dtype, uint32_t dim, void **out)
@@ -460,9 +493,11 @@ int sl_layer_propagate(const struct sl_layer_env *env, const struct sl_layer *la
     }
     if (own)
         SL_TRY(sl_layer_widen(env, layer, csr->n_dst, tape));
-    SL_TRY(sl_layer_aggregate_for_products(env, tape, tape->half ? tape->half : tape->x,
-                                           tape->half ? tape->half_dtype : SL_DTYPE_F32,
-                                           layer->d_in, &tape->aggregated));
+    struct sl_layer_tape far = *tape; // for the sums alone
+    const struct sl_layer_rows rows = sl_layer_far_rows(tape);
+    SL_TRY(sl_layer_far_hop(env, tape, &far.hop.csr));
+    SL_TRY(sl_layer_aggregate_for_products(env, &far, rows.p, rows.dtype, layer->d_in,
+                                           &tape->aggregated));
     const struct sl_layer_term terms[] = {
         {tape->aggregated, weight, layer->d_in, sl_layer_rounds(env)},
         sl_layer_source(layer, tape, own)};

@@ -104,9 +104,19 @@ struct sl_layer_epilogue {
     bool applied; // out
 };
 
+// All rows of features, in the processor's memory, which a first layer's sums read where they lie:
+// rows that nothing else reads are not copied. rows NULL: x has those of all sources.
+struct sl_layer_table {
+    const void *rows; // (n_rows, d_in)
+    enum sl_dtype dtype;
+    uint32_t n_rows;
+    const uint32_t *nodes; // (n_src) which of them are the hop's sources
+};
+
 // What forward leaves for backward. Valid until the pool is reset.
 struct sl_layer_tape {
     struct sl_hop hop;
+    struct sl_layer_table table; // of kinds that say reads_table; x has the first n_dst rows then
     // (n_src, d_in); with `half` of f16 what sl_layer_widen() has made of it, of bf16 there for
     // kinds that say reads_f32.
     const float *x;
@@ -171,6 +181,7 @@ struct sl_layer_kind {
     const char *name;
     bool needs_degrees; // the graph's self-loops, without which degrees are counted
     bool reads_half;    // forward takes tape->half of f16 in place of x
+    bool reads_table;   // forward takes tape->table beside x, where no gradient of x is wanted
     bool (*reads_f32)(const struct sl_layer *layer); // x beside tape->half of bf16; NULL: no
     bool (*self_edge)(const struct sl_layer *layer); // inference lists name the vertex; NULL: no
     uint32_t bias; // which of the tensors is the bias (d_out) that the model adds to y; or none
@@ -275,6 +286,17 @@ int sl_layer_transpose(const struct sl_layer_env *env, const struct sl_csr_view 
 // backward; in the pool. Exact. Products read bf16 as it is.
 int sl_layer_widen(const struct sl_layer_env *env, const struct sl_layer *layer, uint32_t rows,
                    struct sl_layer_tape *tape);
+
+// What sums over the tape's sources read, (n_src, d_in): rows of the table where there is one.
+struct sl_layer_rows {
+    const void *p;
+    enum sl_dtype dtype;
+};
+struct sl_layer_rows sl_layer_far_rows(const struct sl_layer_tape *tape);
+// *csr: the hop whose sources are these rows. On cores where there is a table. SL_ENOMEM; SL_ERANGE
+// for a vertex that the table has not.
+int sl_layer_far_hop(const struct sl_layer_env *env, const struct sl_layer_tape *tape,
+                     struct sl_csr_view *csr);
 
 // A x for products alone to read, where A is the hop under its edges' weights and the tape's
 // scales: *out (n_dst, dim) in the pool, where sl_layer_rounds() bf16 in padded rows.

@@ -69,11 +69,14 @@ static int forward_max(const struct sl_layer_env *env, const struct sl_layer *la
     if (!own->max || (input_gradient && !own->from) || !tape->y)
         return SL_ENOMEM;
     SL_TRY(sl_layer_widen(env, layer, csr->n_dst, tape));
+    const struct sl_layer_rows rows = sl_layer_far_rows(tape);
+    struct sl_csr_view far;
+    SL_TRY(sl_layer_far_hop(env, tape, &far));
     const struct sl_aggregate_max_args args = {
-        .csr = *csr,
+        .csr = far,
         .dim = layer->d_in,
-        .x_dtype = tape->half ? tape->half_dtype : SL_DTYPE_F32,
-        .x = tape->half ? tape->half : tape->x,
+        .x_dtype = rows.dtype,
+        .x = rows.p,
         .x_ld = pitch,
         .y = rounds ? NULL : own->max,
         .y_bf16 = rounds ? own->max : NULL,
@@ -229,6 +232,7 @@ static int infer(const struct sl_layer_env *env, const struct sl_layer *layer, c
 const struct sl_layer_kind sl_layer_graphsage = {
     .name = "graphsage",
     .reads_half = true,
+    .reads_table = true,
     .self_edge = is_gcn,
     .bias = LIN_L_BIAS,
     .describe = describe,

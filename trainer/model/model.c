@@ -337,8 +337,8 @@ static struct sl_hop hop_of(struct sl_block_view block, uint32_t h)
 }
 
 // The source rows of a layer: features x, or the output of the layer before.
-static void take_source(const struct sl_model *model, uint32_t l, const void *x,
-                        struct sl_layer_tape *tape)
+static void take_source(const struct sl_model *model, struct sl_block_view block, uint32_t l,
+                        const void *x, struct sl_layer_tape *tape)
 {
     const struct sl_layer_tail_tape *before = l > 0 ? &model->around_tape[l - 1] : NULL;
     tape->half_dtype = before ? SL_DTYPE_BF16 : SL_DTYPE_F16;
@@ -349,6 +349,8 @@ static void take_source(const struct sl_model *model, uint32_t l, const void *x,
         tape->half = x;
     } else {
         tape->x = x;
+        tape->table = model->table;
+        tape->table.nodes = sl_view_nodes(block);
     }
 }
 
@@ -367,7 +369,7 @@ static int forward_layer(struct sl_model *model, const float *params, struct sl_
     };
     *tape = (struct sl_layer_tape){
         .hop = hop_of(block, model->n_layers - 1 - l), .training = training, .dropout = dropout};
-    take_source(model, l, x, tape);
+    take_source(model, block, l, x, tape);
     dropout.rate = model->dropout;
     dropout.layer = l + 1;
     tape->after =
@@ -395,6 +397,19 @@ bool sl_model_take_half(struct sl_model *model, const struct sl_dataset *ds)
                   !model->env.device->is_host && sl_model_keeps_features(model) &&
                   model->layer[0].kind->reads_half;
     return model->half;
+}
+
+bool sl_model_take_table(struct sl_model *model, const struct sl_dataset *ds)
+{
+    const struct sl_layer *first = &model->layer[0];
+    // A product that comes first reads all rows; and so it may where d_out is below d_in.
+    if (model->typed || !model->env.device->is_host || !ds->feat || ds->shard.count ||
+        model->learned.dim > 0 || !sl_model_keeps_features(model) || !first->kind->reads_table ||
+        first->d_out < first->d_in)
+        return false;
+    model->table = (struct sl_layer_table){
+        .rows = ds->feat, .dtype = ds->feat_dtype, .n_rows = (uint32_t)ds->n_nodes};
+    return true;
 }
 
 static struct sl_dropout input_dropout(const struct sl_model *model, struct sl_block_view block)

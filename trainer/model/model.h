@@ -71,7 +71,8 @@ struct sl_model {
     uint64_t n_params;
 
     float dropout, input_dropout;
-    bool half; // features of batches are f16 (sl_model_take_half)
+    bool half;                   // features of batches are f16 (sl_model_take_half)
+    struct sl_layer_table table; // of sl_model_take_table(), or rows NULL
     struct sl_learned_rows learned;
     uint64_t seed;
     struct sl_layer_options options;
@@ -157,12 +158,18 @@ bool sl_model_keeps_features(const struct sl_model *model);
 // first layer reads them so. Bits are those of rows that were widened first.
 bool sl_model_take_half(struct sl_model *model, const struct sl_dataset *ds);
 
+// Whether the first layer reads the rows of its sources in the data set's files, which must stay
+// mapped from then on: on cores, where sums alone read them. Batches then bring the rows of its
+// destinations. Bits are the same.
+bool sl_model_take_table(struct sl_model *model, const struct sl_dataset *ds);
+
 // The shape that all blocks of the job have.
 struct sl_block_shape sl_model_block_shape(const struct sl_model *model);
 
 /*
  * Outputs (n_seeds, n_outputs) of a block, in the pool, valid until the next call that resets it.
- * x (n_input, feat_dim) are the features of its input nodes, f32 or with model->half f16; training
+ * x (n_input, feat_dim) are the features of its input nodes, f32 or with model->half f16; with
+ * model->table those of the first layer's destinations (n_nodes[n_hops - 1]). Training
  * masks them in place, applies dropout and takes the batch's own statistics in batch norms. Learned
  * rows are read at model->learned.
  * SL_EABORTED when the pulse says to leave half way.
