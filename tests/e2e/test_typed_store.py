@@ -16,10 +16,10 @@ ADDED = {"author": (24, np.float16), "field": (200, np.float32)}
 SLOT = 8
 
 
-def wide(box, types=("author", "field")):
-    """The papers, whose authors and fields have features as well."""
+def wide(box, types=("author", "field"), n=1600):
+    """The n papers, whose authors and fields have features as well."""
     def make(folder):
-        box.sluice("generate", "typed", "--nodes", "1600", "--out", folder, "-q").ok()
+        box.sluice("generate", "typed", "--nodes", str(n), "--out", folder, "-q").ok()
         meta = read_json(folder + "/metadata.json")
         random = np.random.default_rng(3)
         for t in meta["types"]:
@@ -30,7 +30,7 @@ def wide(box, types=("author", "field")):
                 t["feat_dim"] = width
         box.write_json(folder + "/metadata.json", meta)
 
-    return box.shared_folder("wide-" + "-".join(types), make)
+    return box.shared_folder(f"wide-{n}-" + "-".join(types), make)
 
 
 def job(box, dataset, name, **changes):

@@ -234,6 +234,9 @@ LOOP_TEST(a_seed_without_neighbours_has_logits, 0, SL_COUNT_OF(VARIANTS))
     graph.indptr[3] = whole;
 }
 
+// Two scenes, of the reference and of the cores: what is exact is computed once for both.
+enum { BACKENDS = 2 };
+
 // Parameters whose gradient is compared: some of each tensor.
 static void check_gradient(struct scene *s, const char *name)
 {
@@ -249,11 +252,12 @@ static void check_gradient(struct scene *s, const char *name)
             s->exact[at] = kept - step;
             slope = (slope - typed_naive_loss(&s->naive)) / (2 * step);
             s->exact[at] = kept;
-            const double error = fabs((double)s->gradient[at] - slope);
-            ck_assert_msg(error <= 2e-4 * (1 + fabs(slope)),
-                          "%s: gradient of %s at %llu is %.9g, wanted %.9g", name, tensor->name,
-                          (unsigned long long)(at - tensor->offset), (double)s->gradient[at],
-                          slope);
+            for (int of = 0; of < BACKENDS; of++) {
+                const double got = (double)s[of].gradient[at];
+                ck_assert_msg(fabs(got - slope) <= 2e-4 * (1 + fabs(slope)),
+                              "%s, %d: gradient of %s at %llu is %.9g, wanted %.9g", name, of,
+                              tensor->name, (unsigned long long)(at - tensor->offset), got, slope);
+            }
         }
     }
 }
@@ -274,7 +278,8 @@ static void check_row_gradient(struct scene *s, const char *name)
         *at = kept - step;
         slope = (slope - typed_naive_loss(&s->naive)) / (2 * step);
         *at = kept;
-        check_near(name, (double)s->row_gradient[i], slope, 2e-4);
+        for (int of = 0; of < BACKENDS; of++)
+            check_near(name, (double)s[of].row_gradient[i], slope, 2e-4);
     }
     free(ids);
 }
@@ -304,18 +309,30 @@ static void check_running(struct scene *s)
     free(running);
 }
 
-LOOP_TEST(gradients_are_finite_differences_of_the_naive_model, 0, SL_COUNT_OF(VARIANTS) * 2)
+// After a step of each; their logits before are checked where `with_logits`.
+static void scenes_init(struct scene *s, const struct variant *v, bool with_logits)
 {
-    const struct variant *v = &VARIANTS[_i / 2];
-    struct scene s;
-    struct sl_loss_result loss;
-    scene_init(&s, v, _i % 2 ? sl_kernels_cpu() : sl_kernels_ref(), SEED_IDS, SEEDS);
-    s.naive.training = true;
-    train(&s, &loss);
-    check_near(v->name, loss.loss, typed_naive_loss(&s.naive), 1e-5);
-    check_gradient(&s, v->name);
-    check_running(&s);
-    scene_fini(&s);
+    for (int of = 0; of < BACKENDS; of++) {
+        struct sl_loss_result loss;
+        scene_init(&s[of], v, of ? sl_kernels_cpu() : sl_kernels_ref(), SEED_IDS, SEEDS);
+        if (with_logits)
+            check_logits(&s[of], v->name);
+        s[of].naive.training = true;
+        train(&s[of], &loss);
+        check_near(v->name, loss.loss, typed_naive_loss(&s[of].naive), 1e-5);
+    }
+}
+
+LOOP_TEST(gradients_are_finite_differences_of_the_naive_model, 0, SL_COUNT_OF(VARIANTS))
+{
+    const struct variant *v = &VARIANTS[_i];
+    struct scene s[BACKENDS];
+    scenes_init(s, v, false);
+    check_gradient(s, v->name);
+    for (int of = 0; of < BACKENDS; of++) {
+        check_running(&s[of]);
+        scene_fini(&s[of]);
+    }
 }
 
 // Seeds of two types, and of one that is not the first.
@@ -363,20 +380,16 @@ LOOP_TEST(gradients_of_links_are_finite_differences, 0, 3 * 2)
     scene_fini(&s);
 }
 
-LOOP_TEST(learned_rows_of_types_without_features_have_their_gradient, 0, SL_COUNT_OF(VARIANTS) * 2)
+LOOP_TEST(learned_rows_of_types_without_features_have_their_gradient, 0, SL_COUNT_OF(VARIANTS))
 {
-    const struct variant *v = &VARIANTS[_i / 2];
-    struct scene s;
-    struct sl_loss_result loss;
+    const struct variant *v = &VARIANTS[_i];
+    struct scene s[BACKENDS];
     learned_dim = 5; // as wide as features where there is one weight for both ends
-    scene_init(&s, v, _i % 2 ? sl_kernels_cpu() : sl_kernels_ref(), SEED_IDS, SEEDS);
-    check_logits(&s, v->name);
-    s.naive.training = true;
-    train(&s, &loss);
-    check_near(v->name, loss.loss, typed_naive_loss(&s.naive), 1e-5);
-    check_gradient(&s, v->name);
-    check_row_gradient(&s, v->name);
-    scene_fini(&s);
+    scenes_init(s, v, true);
+    check_gradient(s, v->name);
+    check_row_gradient(s, v->name);
+    for (int of = 0; of < BACKENDS; of++)
+        scene_fini(&s[of]);
 }
 
 // The second batch of the same model leaves nothing of the first.

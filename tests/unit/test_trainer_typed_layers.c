@@ -187,7 +187,7 @@ static void check_against_naive(struct scene *s, const struct found *found)
     float *x = gather(s, block);
     for (uint64_t i = 0; i < s->model.n_params; i++)
         exact[i] = (double)s->params[i];
-    const struct typed_naive naive = {.g = &s->g,
+    struct typed_naive naive = {.g = &s->g,
                                       .config = &s->config,
                                       .model = &s->model,
                                       .block = block,

@@ -272,6 +272,13 @@ static inline float *typed_input(const struct typed_graph *g, const struct sl_bl
 
 // ---- the models ---------------------------------------------------------------------------------
 
+// Where a tensor is whose name is of this format and these words and numbers, by their addresses.
+struct typed_place {
+    const char *format;
+    uintptr_t part[5];
+    uint64_t offset;
+};
+
 struct typed_naive {
     const struct typed_graph *g;
     const struct sl_config *config;
@@ -284,6 +291,7 @@ struct typed_naive {
     bool training;
     // Of a batch norm in training: its mean and unbiased variance go there, (n_params), or NULL.
     double *running;
+    struct typed_place place[509];
 };
 
 struct typed_rows {
@@ -291,23 +299,41 @@ struct typed_rows {
     uint32_t dim[TYPED_TYPES], n[TYPED_TYPES];
 };
 
-// The tensor of that name.
-__attribute__((format(printf, 2, 3))) static inline const double *typed_find(
-    const struct typed_naive *m, const char *format, ...)
+// The tensor of that name. What is asked for again is known by its parts: a model has the same few
+// hundred for each number that is moved a little.
+__attribute__((format(printf, 2, 3))) static inline const double *typed_find(struct typed_naive *m,
+                                                                             const char *format,
+                                                                             ...)
 {
+    struct typed_place asked = {.format = format};
+    uintptr_t sum = (uintptr_t)format;
     char name[400];
     va_list args;
+    va_start(args, format);
+    uint32_t n = 0;
+    for (const char *c = strchr(format, '%'); c; c = strchr(c + 1, '%'), n++) {
+        asked.part[n] = c[1] == 's' ? (uintptr_t)va_arg(args, char *) : va_arg(args, unsigned);
+        sum = sum * 31 + asked.part[n];
+    }
+    va_end(args);
+    struct typed_place *known = &m->place[(sum ^ sum >> 10) % SL_COUNT_OF(m->place)];
+    asked.offset = known->offset;
+    if (memcmp(known, &asked, sizeof asked) == 0)
+        return m->params + known->offset;
     va_start(args, format);
     vsnprintf(name, sizeof name, format, args);
     va_end(args);
     for (uint32_t t = 0; t < m->model->n_tensors; t++)
-        if (strcmp(m->model->tensor[t].name, name) == 0)
-            return m->params + m->model->tensor[t].offset;
+        if (strcmp(m->model->tensor[t].name, name) == 0) {
+            *known = asked;
+            known->offset = m->model->tensor[t].offset;
+            return m->params + known->offset;
+        }
     ck_abort_msg("no tensor %s", name);
 }
 
 // Tensor `name` of a relation of layer l.
-static inline const double *typed_of_relation(const struct typed_naive *m, uint32_t l, uint32_t k,
+static inline const double *typed_of_relation(struct typed_naive *m, uint32_t l, uint32_t k,
                                               const char *name)
 {
     const struct sl_relation *r = &m->g->relation[k];
@@ -324,7 +350,7 @@ static inline void typed_product(const double *w, bool transposed, const double 
             y[o] += scale * (transposed ? w[c * d_out + o] : w[o * d_in + c]) * x[c];
 }
 
-static inline struct typed_rows typed_rows(const struct typed_naive *m, uint32_t h, uint32_t dim)
+static inline struct typed_rows typed_rows(struct typed_naive *m, uint32_t h, uint32_t dim)
 {
     struct typed_rows rows = {0};
     for (uint32_t t = 0; t < TYPED_TYPES; t++) {
@@ -343,8 +369,8 @@ static inline void typed_rows_free(struct typed_rows *rows)
 }
 
 // Masks of the dropout of these keys, (rows, dim); the seed's of `number`, 0: the job's own.
-static inline float *typed_mask(const struct typed_naive *m, double rate, uint32_t layer,
-                                uint32_t number, uint64_t rows, uint32_t dim)
+static inline float *typed_mask(struct typed_naive *m, double rate, uint32_t layer, uint32_t number,
+                                uint64_t rows, uint32_t dim)
 {
     float *mask = fixture_alloc((rows * dim + 1) * sizeof *mask);
     for (uint64_t i = 0; i < rows * dim; i++)
@@ -359,7 +385,7 @@ static inline float *typed_mask(const struct typed_naive *m, double rate, uint32
     return mask;
 }
 
-static inline double typed_activate(const struct typed_naive *m, double v)
+static inline double typed_activate(struct typed_naive *m, double v)
 {
     switch (m->config->model.activation) {
     case SL_CONFIG_RELU: return v > 0 ? v : 0;
@@ -368,7 +394,7 @@ static inline double typed_activate(const struct typed_naive *m, double v)
     }
 }
 
-static inline uint32_t typed_incoming(const struct typed_naive *m, uint32_t t)
+static inline uint32_t typed_incoming(struct typed_naive *m, uint32_t t)
 {
     uint32_t n = 0;
     for (uint32_t k = 0; k < TYPED_RELATIONS; k++)
@@ -386,7 +412,7 @@ static inline double typed_share(const float *weights, uint32_t n, uint32_t e)
 }
 
 // SAGEConv of the row i of a relation's target.
-static inline void typed_sage(const struct typed_naive *m, uint32_t l, uint32_t k,
+static inline void typed_sage(struct typed_naive *m, uint32_t l, uint32_t k,
                               const struct typed_rows *x, uint32_t i, const uint32_t *from,
                               const float *weights, uint32_t n, double scale, double *y)
 {
@@ -404,8 +430,8 @@ static inline void typed_sage(const struct typed_naive *m, uint32_t l, uint32_t 
 }
 
 // What features of an edge add to its score in a head.
-static inline double typed_edge_term(const struct typed_naive *m, uint32_t l, uint32_t k,
-                                     uint32_t h, uint64_t id)
+static inline double typed_edge_term(struct typed_naive *m, uint32_t l, uint32_t k, uint32_t h,
+                                     uint64_t id)
 {
     const struct sl_relation *r = &m->g->relation[k];
     const uint32_t d = m->config->model.hidden, c = d / m->config->model.heads;
@@ -423,7 +449,7 @@ static inline double typed_edge_term(const struct typed_naive *m, uint32_t l, ui
 }
 
 // GATConv likewise; mask (n, heads) and numbers are of the row's edges.
-static inline void typed_gat(const struct typed_naive *m, uint32_t l, uint32_t k,
+static inline void typed_gat(struct typed_naive *m, uint32_t l, uint32_t k,
                              const struct typed_rows *x, uint32_t i, const uint32_t *from,
                              const uint64_t *ids, uint32_t n, const float *mask, double scale,
                              double *y)
@@ -466,7 +492,7 @@ static inline void typed_gat(const struct typed_naive *m, uint32_t l, uint32_t k
 }
 
 // A relation's part of RGCNConv.
-static inline void typed_gcn(const struct typed_naive *m, uint32_t l, uint32_t k,
+static inline void typed_gcn(struct typed_naive *m, uint32_t l, uint32_t k,
                              const struct typed_rows *x, const uint32_t *from, const float *weights,
                              uint32_t n, double *y)
 {
@@ -490,7 +516,7 @@ static inline void typed_gcn(const struct typed_naive *m, uint32_t l, uint32_t k
 }
 
 // The part of kqv_lin (0: keys, 1: queries, 2: values) of row i of type t.
-static inline double *typed_kqv(const struct typed_naive *m, uint32_t l, uint32_t t, uint32_t part,
+static inline double *typed_kqv(struct typed_naive *m, uint32_t l, uint32_t t, uint32_t part,
                                 const struct typed_rows *x, uint32_t i)
 {
     const uint32_t d = m->config->model.hidden;
@@ -505,7 +531,7 @@ static inline double *typed_kqv(const struct typed_naive *m, uint32_t l, uint32_
 }
 
 // Head h of such rows times a relation's matrix, as HGTConv has it: a row for each edge.
-static inline void typed_hgt_edge(const struct typed_naive *m, uint32_t l, uint32_t k, uint32_t h,
+static inline void typed_hgt_edge(struct typed_naive *m, uint32_t l, uint32_t k, uint32_t h,
                                   const char *matrix, const double *row, double *y)
 {
     const uint32_t c = m->config->model.hidden / m->config->model.heads;
@@ -516,7 +542,7 @@ static inline void typed_hgt_edge(const struct typed_naive *m, uint32_t l, uint3
 }
 
 // Adds to out (width of a head) and *sum what the edges of a relation to row i have in head h.
-static inline void typed_hgt_run(const struct typed_naive *m, uint32_t l, uint32_t k, uint32_t h,
+static inline void typed_hgt_run(struct typed_naive *m, uint32_t l, uint32_t k, uint32_t h,
                                  const struct typed_rows *x, uint32_t i, const double *query,
                                  double *out, double *sum)
 {
@@ -547,7 +573,7 @@ static inline void typed_hgt_run(const struct typed_naive *m, uint32_t l, uint32
 }
 
 // HGTConv of row i of type t: one softmax over all relations, then the gate.
-static inline void typed_hgt(const struct typed_naive *m, uint32_t l, uint32_t t,
+static inline void typed_hgt(struct typed_naive *m, uint32_t l, uint32_t t,
                              const struct typed_rows *x, uint32_t i, double *y)
 {
     const uint32_t d = m->config->model.hidden, heads = m->config->model.heads, c = d / heads;
@@ -574,13 +600,13 @@ static inline void typed_hgt(const struct typed_naive *m, uint32_t l, uint32_t t
 }
 
 // Whether features become rows of the hidden width first.
-static inline bool typed_enters(const struct typed_naive *m)
+static inline bool typed_enters(struct typed_naive *m)
 {
     return m->config->model.kind == SL_MODEL_RGCN || m->config->model.kind == SL_MODEL_HGT;
 }
 
 // Adds what a relation gives to the rows of its target.
-static inline void typed_convolve(const struct typed_naive *m, uint32_t l, uint32_t k,
+static inline void typed_convolve(struct typed_naive *m, uint32_t l, uint32_t k,
                                   const struct typed_rows *x, struct typed_rows *y)
 {
     const uint32_t t = m->g->relation[k].target, d = m->config->model.hidden;
@@ -610,8 +636,8 @@ static inline void typed_convolve(const struct typed_naive *m, uint32_t l, uint3
     free(mask);
 }
 
-static inline void typed_batch_norm(const struct typed_naive *m, uint32_t l, const char *type,
-                                    uint32_t n, uint32_t d, double *y)
+static inline void typed_batch_norm(struct typed_naive *m, uint32_t l, const char *type, uint32_t n,
+                                    uint32_t d, double *y)
 {
     const double *gamma = typed_find(m, "norms.%u.%s.module.weight", l, type);
     const double *beta = typed_find(m, "norms.%u.%s.module.bias", l, type);
@@ -635,8 +661,8 @@ static inline void typed_batch_norm(const struct typed_naive *m, uint32_t l, con
     }
 }
 
-static inline void typed_layer_norm(const struct typed_naive *m, uint32_t l, const char *type,
-                                    uint32_t d, double *y)
+static inline void typed_layer_norm(struct typed_naive *m, uint32_t l, const char *type, uint32_t d,
+                                    double *y)
 {
     const double *gamma = typed_find(m, "norms.%u.%s.weight", l, type);
     const double *beta = typed_find(m, "norms.%u.%s.bias", l, type);
@@ -650,8 +676,7 @@ static inline void typed_layer_norm(const struct typed_naive *m, uint32_t l, con
 }
 
 // Norm, activation and dropout of a hidden layer's rows of type t.
-static inline void typed_tail(const struct typed_naive *m, uint32_t l, uint32_t t,
-                              struct typed_rows *y)
+static inline void typed_tail(struct typed_naive *m, uint32_t l, uint32_t t, struct typed_rows *y)
 {
     const uint32_t d = m->config->model.hidden, n = y->n[t];
     const char *type = m->g->type[t].name;
@@ -669,7 +694,7 @@ static inline void typed_tail(const struct typed_naive *m, uint32_t l, uint32_t 
     free(mask);
 }
 
-static inline struct typed_rows typed_naive_layer(const struct typed_naive *m, uint32_t l,
+static inline struct typed_rows typed_naive_layer(struct typed_naive *m, uint32_t l,
                                                   const struct typed_rows *x)
 {
     const uint32_t d = m->config->model.hidden, layers = m->config->model.layers;
@@ -694,7 +719,7 @@ static inline struct typed_rows typed_naive_layer(const struct typed_naive *m, u
 }
 
 // Number i of a type's rows before dropout.
-static inline double typed_input_of(const struct typed_naive *m, uint32_t t, uint32_t i)
+static inline double typed_input_of(struct typed_naive *m, uint32_t t, uint32_t i)
 {
     const uint32_t dim = sl_config_learned_dim(m->config);
     const float *x = m->x + sl_typed_rows_at(m->block, &m->g->typed, t, false) / sizeof *x;
@@ -708,7 +733,7 @@ static inline double typed_input_of(const struct typed_naive *m, uint32_t t, uin
 }
 
 // Features after dropout and, where the model has it, the linear layer of each type.
-static inline struct typed_rows typed_naive_input(const struct typed_naive *m)
+static inline struct typed_rows typed_naive_input(struct typed_naive *m)
 {
     const uint32_t d = m->config->model.hidden;
     struct typed_rows x = typed_rows(m, m->block->n_hops, 0);
@@ -736,7 +761,7 @@ static inline struct typed_rows typed_naive_input(const struct typed_naive *m)
 }
 
 // Logits (n_seeds, classes).
-static inline void typed_naive_forward(const struct typed_naive *m, double *logits)
+static inline void typed_naive_forward(struct typed_naive *m, double *logits)
 {
     const uint32_t d = m->config->model.hidden;
     struct typed_rows x = typed_naive_input(m);
@@ -755,7 +780,7 @@ static inline void typed_naive_forward(const struct typed_naive *m, double *logi
     typed_rows_free(&x);
 }
 
-static inline double typed_naive_loss(const struct typed_naive *m)
+static inline double typed_naive_loss(struct typed_naive *m)
 {
     double loss = 0, *logits = fixture_alloc(m->block->n_seeds * m->classes * sizeof *logits);
     const int32_t *labels = sl_view_targets(sl_block_here(m->block));
