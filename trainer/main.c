@@ -221,8 +221,11 @@ static int work(void *ctx)
     p->gather.half = sl_model_take_half(&p->model, &p->dataset);
     if (p->gather.half)
         sl_log_info("features: rows stay float16 until the first layer has read them");
-    // What a cache holds is read there, and counted.
-    p->gather.near_rows = !reads && !sl_cache_keeps(p->config.cache.policy) &&
+    // What a cache holds is read there, and counted. What memory has no room for is read ahead of
+    // the computing thread.
+    const enum sl_features fits = sl_features_choose(&p->dataset, sl_device_memory_available());
+    p->gather.near_rows = !reads && !sl_features_kinds[fits].reads &&
+                          !sl_cache_keeps(p->config.cache.policy) &&
                           sl_model_take_table(&p->model, &p->dataset);
     SL_TRY(place_features(p));
     SL_TRY(open_store(p));
