@@ -339,7 +339,8 @@ struct sluice_relation_arrays {
 /*
  * A batch as PyTorch wants it, of a job with "sampler.expand" "new": numbers of 64 bits, and the
  * rows, in memory that is the caller's until sluice_free(), whatever becomes of batch and loader.
- * It may be written to. Arrays begin at multiples of 64 bytes.
+ * It may be written to. Arrays begin at multiples of 64 bytes, those of 64 bits in one piece, of
+ * which `nodes` is the first.
  */
 struct sluice_arrays {
     size_t size;

@@ -8,8 +8,8 @@ difference of two prefixes.
 
 from __future__ import annotations
 
-import ctypes
 import importlib.util
+import weakref
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
@@ -73,6 +73,14 @@ class Known(NamedTuple):
 
     def label_shape(self, n_seeds: int, n_targets: int) -> Tuple[int, ...]:
         return (n_seeds, n_targets) if n_targets and not self.labels_are_list else (n_seeds,)
+
+    def labels(
+        self, taken: "_lib.Taken", numbers: "_lib.Numbers", at: int, n_seeds: int, n_targets: int
+    ) -> np.ndarray:
+        """Of the seeds, classes (n_targets 0) or numbers."""
+        if n_targets == 0:
+            return numbers.at(at, n_seeds)
+        return taken.view(at, self.label_shape(n_seeds, n_targets), "<f4")
 
 
 def rows_of(arrays: Mapping[Any, np.ndarray], kind: str) -> Mapping[Any, Any]:
@@ -146,22 +154,45 @@ def best_kind() -> str:
     return "pyg" if importlib.util.find_spec("torch_geometric") else "torch"
 
 
+def copy_of(empty: Any) -> Any:
+    """Another of torch_geometric's Data or HeteroData, as its own __copy__() makes it: what
+    constructors and setattr() do costs more than all tensors. Its stores are the caller's to set.
+    """
+    out = empty.__class__.__new__(empty.__class__)
+    out.__dict__.update(empty.__dict__)
+    return out
+
+
+def store_of(empty: Any, data: Any, fields: Dict[str, Any]) -> Any:
+    """Likewise of a store of `data`, with these fields, which it keeps."""
+    out = copy_of(empty)
+    out.__dict__.update(_mapping=fields, _parent=weakref.ref(data))
+    return out
+
+
 def maker(kind: str, csc: bool) -> Callable[[Dict[str, Any]], Any]:
     """What makes a batch of its fields; csc: its edge_index tells PyG by what it is sorted."""
     if kind != "pyg":
         return Batch
     from torch_geometric.data import Data
 
-    if not csc:
-        return lambda fields: Data(**fields)
-    from torch_geometric import EdgeIndex
+    empty = Data()
 
     def make(fields: Dict[str, Any]) -> Any:
+        data = copy_of(empty)
+        data.__dict__["_store"] = store_of(empty._store, data, fields)
+        return data
+
+    if not csc:
+        return make
+    from torch_geometric import EdgeIndex
+
+    def make_csc(fields: Dict[str, Any]) -> Any:
         size = (len(fields["n_id"]),) * 2
         edges = EdgeIndex(fields["edge_index"], sparse_size=size, sort_order="col")
-        return Data(**{**fields, "edge_index": edges})
+        return make({**fields, "edge_index": edges})
 
-    return make
+    return make_csc
 
 
 def fields_of(
@@ -186,30 +217,32 @@ def fields_of(
     num_sampled_nodes, num_sampled_edges  lists of int, by hop; as trim_to_layer wants them. The
                 latter is missing where a hop behind those drawn has the edges (sampler.subgraph)
     """
-    arrays, view = taken.arrays, taken.view
-    n_edges, n_nodes, n_seeds, n_hops = arrays.n_edges, lent.n_nodes, lent.n_seeds, info.n_hops
-    out: Dict[str, Any] = {}
-    if arrays.features:
-        kind = _lib.DTYPES[info.feat_type].str
-        out["x"] = finish(view(arrays.features, (n_nodes, info.feat_dim), kind))
-    out["edge_index"] = finish(view(arrays.edges, (2, n_edges), "<i8"))
-    out["n_id"] = finish(view(arrays.nodes, (n_nodes,), "<i8"))
-    if arrays.edge_ids:
-        out.update(known.of_edges(view(arrays.edge_ids, (n_edges,), "<i8"), finish))
-    if arrays.weights:
-        out["edge_weight"] = finish(view(arrays.weights, (n_edges,), "<f4"))
-    if arrays.seed_of:
-        out["batch"] = finish(view(arrays.seed_of, (n_nodes,), "<i8"))
-    if arrays.labels:
-        shape = known.label_shape(n_seeds, info.n_targets)
-        out["y"] = finish(view(arrays.labels, shape, "<f4" if info.n_targets else "<i8"))
+    _, _, _, n_seeds, n_nodes, n_drawn = _lib.HEAD(lent)
+    _, n_edges, nodes, edges, edge_ids, weights, labels, rows, places, seed_of, *_ = taken.fields()
+    view, n_hops = taken.view, info.n_hops
     n_items = lent.n_positive if info.has_pairs else n_seeds
-    out["input_id"] = finish(view(arrays.places, (n_items,), "<i8"))
-    after = (ctypes.c_uint32 * (n_hops + 1)).from_address(lent.n_nodes_after)
+    ends = [max(nodes, seed_of) + 8 * n_nodes, places + 8 * n_items, labels + 8 * n_seeds]
+    ends += [edges + 16 * n_edges, edge_ids + 8 * n_edges]
+    numbers = _lib.Numbers(taken, nodes, max(ends))
+    out: Dict[str, Any] = {}
+    if rows:
+        kind = _lib.DTYPES[info.feat_type].str
+        out["x"] = finish(view(rows, (n_nodes, info.feat_dim), kind))
+    out["edge_index"] = finish(numbers.at(edges, 2 * n_edges).reshape(2, n_edges))
+    out["n_id"] = finish(numbers.at(nodes, n_nodes))
+    if edge_ids:
+        out.update(known.of_edges(numbers.at(edge_ids, n_edges), finish))
+    if weights:
+        out["edge_weight"] = finish(view(weights, (n_edges,), "<f4"))
+    if seed_of:
+        out["batch"] = finish(numbers.at(seed_of, n_nodes))
+    if labels:
+        out["y"] = finish(known.labels(taken, numbers, labels, n_seeds, info.n_targets))
+    out["input_id"] = finish(numbers.at(places, n_items))
     out["batch_size"] = n_items
-    out["num_sampled_nodes"] = differences(after[:])
-    if lent.n_hops == n_hops:
-        out["num_sampled_edges"] = differences([hop.n_edges for hop in lent.hop[:n_hops]])
+    out["num_sampled_nodes"] = differences(_lib.counts_at(lent.n_nodes_after, n_hops + 1))
+    if n_drawn == n_hops:
+        out["num_sampled_edges"] = differences(lent.edges_after(n_hops))
     return out
 
 

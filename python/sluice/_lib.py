@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import struct
 import sys
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
@@ -135,6 +136,15 @@ class Info(Sized):
         ("linked", _u32),
     ]
 
+    def rows(self) -> List[Tuple[int, np.dtype]]:
+        """Width and type of the features of each type; of one without, 0 and anything."""
+        found = self.__dict__.get("_rows")
+        if found is None:
+            types = self.types[: self.n_types]
+            found = [(t.feat_dim, DTYPES.get(t.feat_type, DTYPES[1])) for t in types]
+            self.__dict__["_rows"] = found
+        return found
+
 
 class Hop(ctypes.Structure):
     _fields_ = [
@@ -193,6 +203,16 @@ class Batch(Sized):
         ("block", _pointer),
     ]
 
+    def edges_after(self, n_hops: int) -> List[int]:
+        """Edges of the block's hops."""
+        return list(_HOP_EDGES(self, Batch.hop.offset)[:n_hops])
+
+
+# What each batch is asked for, in one reading: a field that ctypes reads costs as much as all here.
+_HOP_EDGES = struct.Struct("=" + f"4xI{ctypes.sizeof(Hop) - 8}x" * MAX_HOPS).unpack_from
+# id, number, epoch, n_seeds, n_nodes, n_hops of a Batch
+HEAD = struct.Struct("=8xQQ8x4I").unpack_from
+
 
 class TypeArrays(ctypes.Structure):
     _fields_ = [
@@ -230,6 +250,10 @@ class Arrays(Sized):
         ("types", ctypes.POINTER(TypeArrays)),
         ("relations", ctypes.POINTER(RelationArrays)),
     ]
+
+
+_NO_ARRAYS = bytes(Arrays())
+_ALL_ARRAYS = struct.Struct("=8x14Q").unpack_from
 
 
 class SamplerOptions(Sized):
@@ -384,18 +408,37 @@ class Taken:
     __slots__ = ("arrays", "_free")
 
     def __init__(self, library: Library) -> None:
-        self.arrays = Arrays()
+        self.arrays = Arrays.from_buffer_copy(_NO_ARRAYS)
         self._free = library.free  # type: ignore[attr-defined]
 
     def __del__(self) -> None:
         if self.arrays.memory:
             self._free(self.arrays.memory)
 
+    def fields(self) -> Tuple[int, ...]:
+        """Those of `arrays` from `memory` on; a pointer of 0: there is none."""
+        return _ALL_ARRAYS(self.arrays)
+
     def view(self, address: Optional[int], shape: Tuple[int, ...], kind: str) -> np.ndarray:
         """An array of `shape` and type `kind` ("<i8") there. An empty one needs no memory."""
         if not address or 0 in shape:
             return np.empty(shape, kind)
         return np.asarray(_View(self, address, shape, kind))
+
+
+class Numbers:
+    """Parts of the piece of memory that has a batch's numbers of 64 bits, those of vertices at its
+    `begin`: parts of one array cost less than arrays."""
+
+    __slots__ = ("_begin", "_all")
+
+    def __init__(self, taken: Taken, begin: int, end: int) -> None:
+        self._begin, self._all = begin, taken.view(begin, ((end - begin) // 8,), "<i8")
+
+    def at(self, address: int, n: int) -> np.ndarray:
+        """int64 (n); without any the address may be 0."""
+        first = (address - self._begin) // 8 if n else 0
+        return self._all[first : first + n]
 
 
 def numbers_of(structures: Any, n: int, width: int) -> List[List[int]]:
@@ -405,6 +448,27 @@ def numbers_of(structures: Any, n: int, width: int) -> List[List[int]]:
     address, size = ctypes.addressof(structures.contents), ctypes.sizeof(structures.contents)
     view = _View(structures, address, (n, size // width), f"<u{width}")
     return list(np.asarray(view).tolist())
+
+
+def rows_of(
+    taken: Taken, begin: int, types: Sequence[Sequence[int]], widths: Sequence[Tuple[int, np.dtype]]
+) -> List[np.ndarray]:
+    """The rows of each type (n, feat_dim), which lie in one piece; types: n_nodes, nodes, features
+    of each. Of one without features anything."""
+    if begin == 0:
+        return []
+    found = [(at, n, *width) for (n, _, at), width in zip(types, widths)]
+    ends = [at + n * dim * kind.itemsize for at, n, dim, kind in found]
+    whole = taken.view(begin, (max(ends) - begin,), "|u1")
+    return [
+        whole[at - begin : end - begin].view(kind).reshape(n, dim)
+        for (at, n, dim, kind), end in zip(found, ends)
+    ]
+
+
+def counts_at(address: int, n: int) -> List[int]:
+    """Of n numbers of 32 bits there."""
+    return memoryview(ctypes.string_at(address, 4 * n)).cast("I").tolist()
 
 
 class Buffers:

@@ -56,20 +56,23 @@ class _Handle:
 
     def open(self, options: "_lib.Options") -> None:
         address = ctypes.c_void_p()
-        self._call("open", ctypes.byref(options), ctypes.byref(address))
+        self._checked(
+            self.library.open(  # type: ignore[attr-defined]
+                ctypes.byref(options), ctypes.byref(address)
+            )
+        )
         self.address = address.value
 
     def call(self, name: str, *arguments: Any) -> int:
         """A function of the library, of this loader."""
         if self.address is None:
             raise Error("the loader is closed")
-        return self._call(name, self.address, *arguments)
+        return self._checked(getattr(self.library, name)(self.address, *arguments))
 
-    def _call(self, name: str, *arguments: Any) -> int:
-        try:
-            return self.library.call(name, *arguments)
-        except Error as error:
-            raise self.worded(error) from None
+    def _checked(self, code: int) -> int:
+        if code < 0:
+            raise self.worded(self.library.fail(code))
+        return code
 
     def worded(self, error: Error) -> Error:
         """The error in the user's own words."""
@@ -700,13 +703,14 @@ class Loader:
     def _finish_lease(self, how: str) -> None:
         """Ends the lease of the batch that user code has, if there is one."""
         lent = self._lent
-        if lent.n_hops == 0:
+        tag, _, _, _, _, n_hops = _lib.HEAD(lent)
+        if n_hops == 0:
             return
         if self._copied is not None:  # the library's memory is still read
             self._copied.synchronize()
             self._copied = None
         try:
-            self._handle.call(how, lent.id)
+            self._handle.call(how, tag)
         except Error as error:
             if error.code != _lib.ESTALE:  # which an interrupted call has ended already
                 raise
@@ -725,9 +729,11 @@ class Loader:
         if iteration.ended:
             raise StopIteration
         since = time.monotonic()
-        batch = None
+        batch, handle = None, self._handle
         while batch is None:
-            with self._usable():
+            if handle.closed or os.getpid() != handle.owner:
+                self._usable()  # says why not
+            with handle.lock:
                 if iteration.number != self._current:
                     if iteration.ended:  # by another thread
                         raise StopIteration
@@ -736,14 +742,15 @@ class Loader:
                         "loader is iterated once at a time: open a second loader"
                     )
                 self._finish_lease("done")
-                code = self._handle.call("next", WAIT_SLICE_MS, ctypes.byref(self._lent))
+                code = handle.call("next", WAIT_SLICE_MS, ctypes.byref(self._lent))
                 if code == _lib.END:
                     iteration.ended, self._current = True, 0
                     self._position, self._under_way = (self._position[0] + 1, 0), False
                     raise StopIteration
                 if code == _lib.OK and self._take():
                     batch = self._make(self._fields())
-                    self._wait_for_rows()
+                    while handle.call("wait", self._lent.id, WAIT_SLICE_MS) == _lib.TIMEOUT:
+                        pass
             if batch is None and code == _lib.TIMEOUT:
                 self._check_wait(since)
         return batch if self.transform is None else self.transform(batch)
@@ -778,14 +785,15 @@ class Loader:
     def _take(self) -> bool:
         """Notes that the batch has come; whether it is for the user."""
         lent, info = self._lent, self._info
-        if (lent.epoch, lent.number) < self._position:
+        _, number, epoch, n_seeds, _, _ = _lib.HEAD(lent)
+        if (epoch, number) < self._position:
             return False  # had been handed out, and went back when its iteration was left
-        self._position, self._under_way = (lent.epoch, lent.number + 1), True
-        if self.drop_last and (lent.n_positive or lent.n_seeds) < info.batch_size:
+        self._position, self._under_way = (epoch, number + 1), True
+        if self.drop_last and (lent.n_positive or n_seeds) < info.batch_size:
             return False
         if not self._even or info.world == 1 or info.n_own_batches == info.n_batches:
             return True
-        return lent.number < len(self) * info.world
+        return number < len(self) * info.world
 
     def _fields(self) -> Dict[str, Any]:
         """The batch as user code gets it, under PyG's names."""
@@ -808,10 +816,6 @@ class Loader:
         if links:
             self._known.add_pairs(out, pairs)
         return out
-
-    def _wait_for_rows(self) -> None:
-        while self._handle.call("wait", self._lent.id, WAIT_SLICE_MS) == _lib.TIMEOUT:
-            pass
 
     def _features(self) -> Any:
         """A copy of the rows; in the memory of the GPU that gathered them, where tensors can be."""

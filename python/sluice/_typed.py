@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import json
 import os
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -230,7 +230,7 @@ class Known(NamedTuple):
     def maker(self, kind: str, csc: bool) -> Any:
         if csc:
             raise UsageError("adj='csc': is for graphs of one type: leave it out")
-        return _make_pyg if kind == "pyg" else HeteroBatch
+        return _maker() if kind == "pyg" else HeteroBatch
 
     def fields(
         self, lent: "_lib.Batch", info: "_lib.Info", taken: "_lib.Taken", finish: "_batch.Finish"
@@ -252,57 +252,48 @@ class Known(NamedTuple):
 
         and of that of the pairs input_id and batch_size
         """
-        arrays, view, n_hops = taken.arrays, taken.view, info.n_hops
+        _, _, _, n_seeds, n_nodes, _ = _lib.HEAD(lent)
+        n_hops = info.n_hops
+        _, _, nodes, _, _, _, labels, rows, places, seed_of, *_ = taken.fields()
+        n_items = lent.n_positive or n_seeds
         parts = _lib.numbers_of(lent.parts, info.n_types, 4)  # first, then n_after
-        relations = _lib.numbers_of(arrays.relations, info.n_relations, 8)
-        # All that is of 64 bits lies in one piece: parts of one array cost less than arrays.
-        numbers = _Numbers(taken, lent.n_nodes, relations)
+        types = _lib.numbers_of(taken.arrays.types, info.n_types, 8)
+        relations = _lib.numbers_of(taken.arrays.relations, info.n_relations, 8)
+        ends = [max(nodes, seed_of) + 8 * n_nodes, places + 8 * n_items, labels + 8 * n_seeds]
+        ends += [max(row[-3] + 16 * row[0], row[-2] + 8 * row[0]) for row in relations]
+        numbers = _lib.Numbers(taken, nodes, max(ends))
+        x = _lib.rows_of(taken, rows, types, info.rows())
         out: Fields = {}
-        for i, kind in enumerate(self.schema.types):
-            mine, of = arrays.types[i], info.types[i]
-            n = mine.n_nodes
+        for i, (kind, part, (n, ids, own)) in enumerate(zip(self.schema.types, parts, types)):
             store: Dict[str, Any] = {}
-            if mine.features:
-                dtype = _lib.DTYPES[of.feat_type].str
-                store["x"] = finish(view(mine.features, (n, of.feat_dim), dtype))
+            if own:
+                store["x"] = finish(x[i])
             else:
                 store["num_nodes"] = n
-            store["n_id"] = finish(numbers.at(mine.nodes, n))
-            if arrays.seed_of:
-                store["batch"] = finish(numbers.at(arrays.seed_of + 8 * parts[i][0], n))
-            store["num_sampled_nodes"] = _batch.differences(parts[i][1 : n_hops + 2])
+            store["n_id"] = finish(numbers.at(ids, n))
+            if seed_of:
+                store["batch"] = finish(numbers.at(seed_of + 8 * part[0], n))
+            store["num_sampled_nodes"] = _batch.differences(part[1 : n_hops + 2])
             out[kind.name] = store
         if not lent.n_pairs:
             kind = next(t for t, part in zip(self.schema.types, parts) if part[1])
-            out[kind.name].update(self._of_seeds(kind, lent, info, taken, finish))
+            store = out[kind.name]
+            store.update(input_id=finish(numbers.at(places, n_seeds)), batch_size=n_seeds)
+            if labels and kind.name == self.schema.first:
+                y = self.plain.labels(taken, numbers, labels, n_seeds, info.n_targets)
+                store["y"] = finish(y)
+        has_edge_ids, has_weights = info.has_edge_ids, info.has_weights
         for i, (relation, row) in enumerate(zip(self.schema.relations, relations)):
             n, n_after, (edges, edge_ids, weights) = row[0], row[1 : n_hops + 1], row[-3:]
             store = {"edge_index": finish(numbers.at(edges, 2 * n).reshape(2, n))}
-            if info.has_edge_ids:
+            if has_edge_ids:
                 store.update(self._of_edges(relation, numbers.at(edge_ids, n), finish))
-            if info.has_weights:
-                store["edge_weight"] = finish(view(weights, (n,), "<f4"))
+            if has_weights:
+                store["edge_weight"] = finish(taken.view(weights, (n,), "<f4"))
             store["num_sampled_edges"] = _batch.differences(n_after)
             if lent.n_pairs and i == info.linked:
-                places = view(arrays.places, (lent.n_positive,), "<i8")
-                store.update(input_id=finish(places), batch_size=lent.n_positive)
+                store.update(input_id=finish(numbers.at(places, n_items)), batch_size=n_items)
             out[relation.key] = store
-        return out
-
-    def _of_seeds(
-        self,
-        kind: Type,
-        lent: "_lib.Batch",
-        info: "_lib.Info",
-        taken: "_lib.Taken",
-        finish: "_batch.Finish",
-    ) -> Dict[str, Any]:
-        arrays, n = taken.arrays, lent.n_seeds
-        out = {"input_id": finish(taken.view(arrays.places, (n,), "<i8")), "batch_size": n}
-        if arrays.labels and kind.name == self.schema.first:
-            shape = self.plain.label_shape(n, info.n_targets)
-            kind = "<f4" if info.n_targets else "<i8"
-            out["y"] = finish(taken.view(arrays.labels, shape, kind))
         return out
 
     def _of_edges(
@@ -320,26 +311,6 @@ class Known(NamedTuple):
         return out
 
 
-class _Numbers:
-    """Parts of the piece of memory that has a batch's numbers of 64 bits, those of vertices
-    first."""
-
-    __slots__ = ("_begin", "_all")
-
-    def __init__(
-        self, taken: "_lib.Taken", n_nodes: int, relations: Sequence[Sequence[int]]
-    ) -> None:
-        arrays = taken.arrays
-        self._begin = arrays.nodes
-        ends = [max(arrays.nodes, arrays.seed_of or 0) + 8 * n_nodes]
-        ends += [max(row[-3] + 16 * row[0], row[-2] + 8 * row[0]) for row in relations]
-        self._all = taken.view(self._begin, ((max(ends) - self._begin) // 8,), "<i8")
-
-    def at(self, address: int, n: int) -> np.ndarray:
-        first = (address - self._begin) // 8 if n else 0
-        return self._all[first : first + n]
-
-
 def of_whole_graph(data: Any, fields: Fields, pin: bool, hidden: Sequence[str]) -> Fields:
     """What else a HeteroData has, as _batch.of_store() of each of its parts."""
     out: Fields = {}
@@ -353,20 +324,31 @@ def of_whole_graph(data: Any, fields: Fields, pin: bool, hidden: Sequence[str]) 
     return out
 
 
-def _make_pyg(fields: Fields) -> Any:
+def _maker() -> Callable[[Fields], Any]:
     from torch_geometric.data import HeteroData
 
-    data = HeteroData()
-    for key, mine in fields.items():
-        if key is None:
-            for name, value in mine.items():
-                setattr(data, name, value)
-        else:
+    empty = HeteroData()
+    stores: Dict[Any, Any] = {}  # empty ones of types and relations, by their key
+
+    def make(fields: Fields) -> Any:
+        data = _batch.copy_of(empty)
+        nodes: Dict[Any, Any] = {}
+        edges: Dict[Any, Any] = {}
+        whole = _batch.store_of(empty._global_store, data, {})
+        data.__dict__.update(_global_store=whole, _node_store_dict=nodes, _edge_store_dict=edges)
+        for key, mine in fields.items():
+            if key is None:
+                for name, value in mine.items():
+                    setattr(data, name, value)
+                continue
             of_edges = isinstance(key, tuple)
-            store = data.get_edge_store(*key) if of_edges else data.get_node_store(key)
-            # It is new: what setattr() does beside this costs more than all tensors.
-            store._mapping.update(mine)
-    return data
+            if key not in stores:
+                of = HeteroData()
+                stores[key] = of.get_edge_store(*key) if of_edges else of.get_node_store(key)
+            (edges if of_edges else nodes)[key] = _batch.store_of(stores[key], data, mine)
+        return data
+
+    return make
 
 
 class HeteroBatch:

@@ -118,6 +118,17 @@ class Freed:
         self.memory[at] = array
         return at
 
+    def keep_together(self, *arrays):
+        """As the library does: one piece of memory, in this order."""
+        starts = np.cumsum([0, *(array.nbytes + -array.nbytes % 64 for array in arrays)])
+        piece = np.empty(starts[-1], np.uint8)
+        for start, array in zip(starts.tolist(), arrays):
+            there = piece[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+            there[...] = array
+            at = piece.ctypes.data + start
+            self.memory[at] = there
+            yield at
+
     def free(self, _):
         self.count += 1
         self.memory.clear()
@@ -137,14 +148,16 @@ def taken_batch(rng, freed, targets=0, beside="edge_ids"):
     taken, numbers = _lib.Taken(freed), np.array([e[:2] for e in edges], np.int64).reshape(-1, 2)
     a = taken.arrays
     a.memory, a.n_edges = 1, n_edges
-    a.nodes = freed.keep(rng.choice(10**9, n, replace=False))
-    a.edges = freed.keep(np.ascontiguousarray(numbers.T))
-    if beside == "edge_ids":
-        a.edge_ids = freed.keep(np.array([e[2] for e in edges], np.int64))
-    else:
-        a.weights = freed.keep(np.array([e[2] % 1000 for e in edges], np.float32))
+    ids = np.array([e[2] for e in edges], np.int64)
     shape = (n_seeds, targets) if targets else (n_seeds,)
-    a.labels = freed.keep(rng.random(shape).astype("f4") if targets else rng.integers(-1, 5, shape))
+    a.nodes, a.edges, of_edges, a.places, a.labels = freed.keep_together(
+        rng.choice(10**9, n, replace=False),
+        numbers.T,
+        ids if beside == "edge_ids" else (ids % 1000).astype("f4"),
+        rng.integers(0, 10**9, n_seeds),
+        rng.random(shape).astype("f4") if targets else rng.integers(-1, 5, shape),
+    )
+    setattr(a, "edge_ids" if beside == "edge_ids" else "weights", of_edges)
     return lent, taken, edges, after.tolist(), counts.tolist()
 
 
@@ -154,6 +167,7 @@ def test_what_was_taken_becomes_a_batch(box):
         beside = ("edge_ids", "weights")[case % 2]
         lent, taken, edges, after, counts = taken_batch(rng, freed, case % 3, beside)
         labels, nodes = freed.memory[taken.arrays.labels], freed.memory[taken.arrays.nodes]
+        places = freed.memory[taken.arrays.places]
         # Every third time the last hop is a subgraph of the vertices.
         hops = lent.n_hops - (case % 3 == 2 and lent.n_hops > 1)
         info = _lib.Info(n_targets=case % 3, n_hops=hops)
@@ -167,6 +181,7 @@ def test_what_was_taken_becomes_a_batch(box):
         assert ("e_id" in fields) == (beside == "edge_ids") != ("edge_weight" in fields)
         assert fields["n_id"].tolist() == nodes.tolist() and (fields["y"] == labels).all()
         assert fields["y"].dtype == (np.float32 if case % 3 else np.int64)
+        assert fields["input_id"].tolist() == places.tolist()
         assert fields["batch_size"] == after[0] and "x" not in fields
         nodes, kept = fields["num_sampled_nodes"], fields.get("num_sampled_edges")
         assert np.cumsum(nodes).tolist() == after[: hops + 1]

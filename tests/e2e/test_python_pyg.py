@@ -205,6 +205,58 @@ def test_a_data_in_memory(box):
     box.sluice("inspect", "saved-2").ok()
 
 
+OBJECTS = """
+import copy, pickle
+from torch_geometric.data import HeteroData
+
+ring = torch.stack([torch.arange(9), (torch.arange(9) + 1) % 9])
+plain = Data(x=torch.rand(9, 2), edge_index=ring, colour="red")
+typed = HeteroData()
+typed["a"].x, typed["b"].num_nodes = torch.rand(9, 2), 9
+typed["a", "to", "b"].edge_index, typed["b", "to", "a"].edge_index = ring, ring.flip(0)
+
+def stores_of(batch):
+    whole = [batch._global_store] if isinstance(batch, HeteroData) else []
+    return whole + batch.stores
+
+def same(one, two):
+    assert type(one) is type(two) and set(one.__dict__) == set(two.__dict__)
+    for a, b in zip(stores_of(one), stores_of(two)):
+        assert type(a) is type(b) and a._key == b._key and list(a) == list(b)
+        assert all(torch.equal(a[n], b[n]) for n in a if torch.is_tensor(a[n]))
+
+for data, of in (plain, HeteroData), (typed, Data):
+    seeds = range(9) if data is plain else ("b", range(9))
+    with sluice.NeighborLoader(data, [2, 2], 3, seeds) as loader:
+        batches = []
+        for batch in loader:
+            assert batch.validate() and "mine" not in batch and not isinstance(batch, of)
+            assert all(store._parent() is batch for store in stores_of(batch))
+            batch.mine = len(batches)
+            for store in batch.stores:
+                store.own = len(batches)
+            batches.append(batch)
+    assert [batch.mine for batch in batches] == [0, 1, 2]
+    assert [batch.stores[-1].own for batch in batches] == [0, 1, 2]
+    for batch in batches:
+        made = type(batch)()
+        for key, value in batch.to_dict().items() if data is typed else [(None, batch.to_dict())]:
+            store = made if key is None or key == "_global_store" else made[key]
+            for name, field in value.items():
+                setattr(store, name, field)
+        same(batch, made)
+        same(batch, copy.copy(batch))
+        same(batch, pickle.loads(pickle.dumps(batch)))
+        same(batch, batch.to("cpu"))
+"""
+
+
+def test_batches_are_objects_of_their_own(box):
+    """Just as torch_geometric's constructors and setattr() make them, each with stores of its
+    own."""
+    with_pyg(box, OBJECTS)
+
+
 SUBGRAPHS = """
 from torch_geometric.sampler.base import SubgraphType
 from torch_geometric.sampler.utils import to_bidirectional
