@@ -188,12 +188,12 @@ static void check_against_naive(struct scene *s, const struct found *found)
     for (uint64_t i = 0; i < s->model.n_params; i++)
         exact[i] = (double)s->params[i];
     struct typed_naive naive = {.g = &s->g,
-                                      .config = &s->config,
-                                      .model = &s->model,
-                                      .block = block,
-                                      .x = x,
-                                      .params = exact,
-                                      .classes = CLASSES};
+                                .config = &s->config,
+                                .model = &s->model,
+                                .block = block,
+                                .x = x,
+                                .params = exact,
+                                .classes = CLASSES};
     typed_naive_forward(&naive, wanted);
     for (uint32_t i = 0; i < N_SEEDS * CLASSES; i++)
         check_near((double)found->outputs[i], wanted[i]);
