@@ -9,6 +9,7 @@
 #include "common/base/error.h"
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
+#include "common/base/memory.h"
 #include "common/data/dataset_fault.h"
 #include "common/data/self_loops.h"
 #include "common/data/wider_graph.h"
