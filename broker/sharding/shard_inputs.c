@@ -209,8 +209,7 @@ static double bytes_read(const struct foresight *f)
     double bytes = 0;
     for (uint32_t i = 0; i < SL_MAX(t->n_types, 1u); i++) {
         const struct sl_vertex_type *type = t->n_types ? &t->type[i] : &all;
-        const uint64_t each =
-            t->n_types ? sl_type_row_bytes(type) : sl_features_row_bytes(f->ds);
+        const uint64_t each = t->n_types ? sl_type_row_bytes(type) : sl_features_row_bytes(f->ds);
         double rows = 0;
         for (uint64_t v = type->first; v < type->first + type->n; v++)
             rows += (double)f->visits[v];

@@ -54,9 +54,9 @@ struct sl_store_curve {
 };
 
 /*
- * The rows in the order of their hotness, and how often each is read. Both (n_rows). Of a graph with
- * types rows differ in width, and elements are rows of the mean one: so many of the first as fit
- * these bytes. SL_ENOMEM.
+ * The rows in the order of their hotness, and how often each is read. Both (n_rows). Of a graph
+ * with types rows differ in width, and elements are rows of the mean one: so many of the first as
+ * fit these bytes. SL_ENOMEM.
  */
 int sl_store_curve_make(const struct sl_typed *typed, const uint32_t *hotness, const float *visits,
                         uint64_t n_rows, struct sl_store_curve *out);

@@ -95,8 +95,7 @@ static int busiest(const struct trial *t, double *seconds)
     SL_TRY(sl_shard_plan_make(&edges, &graph));
     SL_TRY(sl_shard_plan_make(&rows, &features));
     const double edge_bytes = t->reads.edges * LINE_BYTES / split.samplers;
-    const double row_bytes =
-        t->reads.row_bytes / ((double)split.samplers + (double)split.trainers);
+    const double row_bytes = t->reads.row_bytes / ((double)split.samplers + (double)split.trainers);
     *seconds = 0;
     for (uint32_t d = 0; d < c->n_devices; d++)
         if (both >> d & 1)

@@ -263,10 +263,10 @@ static int visit_seeds(const struct hop *h, double *visits, uint32_t *hotness)
         visits[edges->ids[2 * i]]++;
     if (!edges->ids) {
         const uint64_t begin = ds->indptr[targets.row];
-        SL_TRY(sl_hotness_degree(
-            (const char *)ds->indices + begin * sl_dtype_bytes(ds->indices_dtype),
-            ds->indices_dtype, ds->indptr[targets.row + targets.n] - begin, ds->n_nodes, NULL,
-            hotness));
+        SL_TRY(
+            sl_hotness_degree((const char *)ds->indices + begin * sl_dtype_bytes(ds->indices_dtype),
+                              ds->indices_dtype, ds->indptr[targets.row + targets.n] - begin,
+                              ds->n_nodes, NULL, hotness));
         for (uint64_t v = 0; v < ds->n_nodes; v++)
             visits[v] += hotness[v];
     }

@@ -131,11 +131,9 @@ static struct sl_shard_plan planned_as(struct sl_plan_question q, enum sl_store_
 // Types of any number whose rows have one width are as one: the same curve, so the same plans.
 TEST(rows_of_one_width_are_those_of_a_plain_graph)
 {
-    struct sl_vertex_type type[] = {{.n = 1000, .feat_dim = 7, .feat_dtype = SL_DTYPE_F32},
-                                    {.first = 1000,
-                                     .n = ROWS - 1000,
-                                     .feat_dim = 14,
-                                     .feat_dtype = SL_DTYPE_F16}};
+    struct sl_vertex_type type[] = {
+        {.n = 1000, .feat_dim = 7, .feat_dtype = SL_DTYPE_F32},
+        {.first = 1000, .n = ROWS - 1000, .feat_dim = 14, .feat_dtype = SL_DTYPE_F16}};
     const struct sl_typed typed = {.n_types = 2, .type = type};
     static struct sl_store_curve plain, of_types;
     float visits[ROWS];
@@ -154,8 +152,8 @@ TEST(rows_of_one_width_are_those_of_a_plain_graph)
     ck_assert(memcmp(one.elements, two.elements, sizeof one.elements) == 0);
 }
 
-// Elements are rows of the mean width: so many of the hottest as fit their bytes, and what they have
-// of the bytes that are read. Against a count of each.
+// Elements are rows of the mean width: so many of the hottest as fit their bytes, and what they
+// have of the bytes that are read. Against a count of each.
 TEST(rows_of_several_widths_count_by_their_bytes)
 {
     enum { NARROW = 3000, WIDE = 900, BARE = ROWS - NARROW - WIDE };

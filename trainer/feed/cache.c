@@ -43,13 +43,13 @@ static uint64_t bytes_loaded(const struct sl_cache *c)
     return bytes;
 }
 
-// Whether of each type there are as many rows near as a cache of so many rows of the mean width has.
+// Whether as many rows of each type are near as a cache of so many rows of the mean width has.
 static bool is_near(const struct sl_cache *c, uint64_t size)
 {
     bool all = true;
     for (uint32_t r = 0; r < c->n_ranges; r++)
-        all = all && (!row_bytes(c, r) ||
-                      c->near[r].n_rows >= sl_visit_counts_rows(c->arena, r, size));
+        all = all &&
+              (!row_bytes(c, r) || c->near[r].n_rows >= sl_visit_counts_rows(c->arena, r, size));
     return all;
 }
 
