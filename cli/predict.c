@@ -702,16 +702,8 @@ static int predict(void *state)
         p->o.threads = (uint64_t)sl_threads_default();
     SL_TRY(open_job(p));
     SL_TRY(open_names(p));
-    const bool typed = sl_model_is_typed(p->config.model.kind);
-    const bool any = !p->o.device || strcmp(p->o.device, "auto") == 0;
-    SL_TRY(sl_prediction_device_choose(command_name(p), p->o.run,
-                                       typed && any ? "cpu" : p->o.device, p->o.gpu_memory,
+    SL_TRY(sl_prediction_device_choose(command_name(p), p->o.run, p->o.device, p->o.gpu_memory,
                                        &p->device));
-    if (p->device.cuda && typed)
-        return sl_fail(SL_EUNSUPPORTED,
-                       "%s --device %s: the model of run '%s' is of a graph of several types, "
-                       "which is computed on cores alone yet: take --device cpu",
-                       command_name(p), p->device.text, p->o.run);
     if (p->device.note[0] && !p->o.quiet)
         fprintf(stderr, "sluice: note: %s\n", p->device.note);
     sl_interrupt_catch();

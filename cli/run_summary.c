@@ -93,6 +93,26 @@ void sl_run_summary_way(FILE *out, const char *what, const char *way, const char
     fprintf(out, ": %s\n", why);
 }
 
+// Of rows that a drive, or other nodes, would have to bring else.
+static void print_machines_cache(FILE *out, const struct sl_report_totals *r)
+{
+    char rows[SL_UNITS_BYTES], bytes[SL_UNITS_BYTES];
+    if (!(r->store.cache_bytes > 0) || isnan(r->store.hit_rate))
+        return;
+    fprintf(out, "cache       in the machine's memory: %.1f %% of the input nodes, %s rows, %s\n",
+            100 * r->store.hit_rate, sl_units_grouped(rows, (uint64_t)r->store.cache_rows),
+            sl_units_bytes(bytes, r->store.cache_bytes));
+}
+
+// Whether trainers have none beside the machine's.
+static bool is_machines_alone(const struct sl_report_totals *r)
+{
+    struct sl_report_cache one;
+    bool held = !(r->store.cache_bytes > 0) || r->cache.hit_rate > 0;
+    SL_FOR_EACH_ENTRY(one, sl_report_cache_fields, r->cache.trainers) held |= one.rows > 0;
+    return !held;
+}
+
 static void print_cache(FILE *out, const struct sl_read_report *r)
 {
     struct sl_report_cache first;
@@ -110,7 +130,8 @@ static void print_cache(FILE *out, const struct sl_read_report *r)
     if (r->of.store.graph_copy_bytes > 0)
         sl_run_summary_way(out, "the graph", r->of.store.graph_way, r->of.store.graph_reason,
                            r->of.store.graph_copy_bytes, r->of.store.graph_copy_page_bytes);
-    if (isnan(r->of.cache.hit_rate))
+    print_machines_cache(out, &r->of);
+    if (isnan(r->of.cache.hit_rate) || is_machines_alone(&r->of))
         return;
     fprintf(out, "cache       %s: %.1f %% hits", r->of.cache.policy, 100 * r->of.cache.hit_rate);
     if (!isnan(r->of.cache.optimal_hit_rate))

@@ -57,8 +57,7 @@ int sl_store_view_find(const struct sl_config *config, const struct sl_dataset *
             out[kind].curve = found->curve[kind]; // which questions point to
         rows->foreseen = true;
         edges->foreseen = found->edge_reads > 0;
-        rows->epoch_bytes =
-            found->inputs * n_batches * (double)row_bytes / SL_MAX(split.trainers, 1u);
+        rows->epoch_bytes = found->input_bytes * n_batches / SL_MAX(split.trainers, 1u);
         edges->epoch_bytes =
             found->edge_reads * (double)edges->element_bytes / SL_MAX(split.samplers, 1u);
     }

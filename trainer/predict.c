@@ -14,6 +14,7 @@
 #include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
+#include "common/base/failpoint.h"
 #include "common/base/log.h"
 #include "common/base/memory.h"
 #include "common/text/options.h"
@@ -642,6 +643,7 @@ static int run(struct program *p, int argc, char **argv)
     int rc = parse_arguments(&p->a, argc, argv);
     if (rc != SL_OK) // an error, or help
         return rc;
+    SL_TRY(sl_failpoint_init());
     SL_TRY(follow_parent(p->a.parent));
     SL_TRY(prepare(p));
     SL_TRY(say_hello(p));

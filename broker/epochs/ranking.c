@@ -65,9 +65,8 @@ bool sl_ranking_needs_visits(const struct sl_config *config)
 
 // --- rows of several widths ----------------------------------------------------------------------
 
-// A hotness of every vertex, in place, becomes what its row saves a byte: as the bits of a float,
-// whose order is that of the numbers.
-static void weigh(const struct sl_typed *typed, bool is_visits, uint32_t *hotness)
+// The order of floats' bits is that of the numbers.
+void sl_ranking_weigh(const struct sl_typed *typed, bool is_visits, uint32_t *hotness)
 {
     for (uint32_t t = 0; t < typed->n_types; t++) {
         const struct sl_vertex_type *type = &typed->type[t];
@@ -226,7 +225,7 @@ static int order_vertices(struct sl_ranking *r, uint32_t *hotness)
     uint32_t *order = sl_visit_counts_order(r->setup.arena);
     uint64_t end[SL_VISIT_COUNTS_TIERS_MAX];
     if (is_by_bytes(r))
-        weigh(&r->setup.dataset->typed, r->kind->is_visits, hotness);
+        sl_ranking_weigh(&r->setup.dataset->typed, r->kind->is_visits, hotness);
     SL_TRY(sl_hotness_order(hotness, r->setup.n_nodes, &r->cancel, order, NULL));
     SL_TRY(lead_with_widths(r, order));
     find_ends(r, order, end);
@@ -307,7 +306,7 @@ static int best_by_bytes(const struct sl_optimum *o, uint32_t *visits, double *r
         return SL_ENOMEM;
     uint32_t *order = worth + n;
     memcpy(worth, visits, n * sizeof *worth);
-    weigh(&ds->typed, false, worth);
+    sl_ranking_weigh(&ds->typed, false, worth);
     int rc = sl_hotness_order(worth, n, NULL, order, NULL);
     if (rc == SL_OK) {
         const uint64_t bytes = o->capacity * sl_features_row_bytes(ds);

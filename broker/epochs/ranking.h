@@ -51,6 +51,10 @@ bool sl_ranking_reports_optimal(const struct sl_config *config);
 
 // --- the order ---
 
+// Of rows of several widths: a hotness of every vertex, in place, becomes what its row saves a
+// byte, as the bits of a float (is_visits: it is some already).
+void sl_ranking_weigh(const struct sl_typed *typed, bool is_visits, uint32_t *hotness);
+
 struct sl_ranking_setup {
     uv_loop_t *loop;
     struct sl_arena *arena;

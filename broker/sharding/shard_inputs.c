@@ -6,6 +6,7 @@
 
 #include "broker/sharding/gpus.h"
 #include "broker/epochs/phases.h"
+#include "broker/epochs/ranking.h"
 #include "broker/placement/placement.h"
 #include "common/base/bits.h"
 #include "common/base/error.h"
@@ -146,7 +147,6 @@ void sl_store_ask_graph(const struct sl_store_site *site, const uint64_t *room,
 bool sl_store_foresees(const struct sl_config *config, const struct sl_dataset *ds)
 {
     return (sl_store_may_share(config, SL_PEER_MEMORY_GRAPH) || sl_store_is_open(config)) &&
-           ds->typed.n_types == 0 && // its rows are no vertices
            ds->n_edges <= FORESEEN_EDGES_MOST;
 }
 
@@ -154,7 +154,8 @@ struct foresight {
     const struct sl_dataset *ds;
     double n_batches;
     bool replaces;              // neighbours are drawn with replacement
-    float *visits, *edge_reads; // (n_nodes)
+    const int64_t *by_relation; // fanouts of the next hop, or NULL
+    float *visits, *edge_reads; // (n_nodes); (lists)
     uint32_t *hotness;          // (n_nodes)
 };
 
@@ -164,15 +165,32 @@ static double batches_of(double visits, double n_batches)
     return n_batches * -expm1(-visits / n_batches);
 }
 
-// A mini-batch that knows a vertex reads as many of its edges as it samples.
-static void add_edges(void *ctx, int64_t fanout, const double *drawn_for)
+// Of the n lists from `row` on, which are those of the vertices from `first` on.
+static void add_lists(const struct foresight *f, int64_t fanout, uint64_t row, uint64_t first,
+                      uint64_t n, const double *drawn_for)
 {
-    const struct foresight *f = ctx;
-    for (uint64_t v = 0; v < f->ds->n_nodes; v++) {
-        const double degree = (double)sl_dataset_degree(f->ds, v);
+    for (uint64_t i = 0; i < n; i++) {
+        const double degree = (double)sl_dataset_degree(f->ds, row + i);
         const bool all = fanout < 0 || (!f->replaces && (double)fanout > degree);
         const double edges = all || degree == 0 ? degree : (double)fanout;
-        f->edge_reads[v] += (float)(batches_of(drawn_for[v], f->n_batches) * edges);
+        f->edge_reads[row + i] += (float)(batches_of(drawn_for[first + i], f->n_batches) * edges);
+    }
+}
+
+// A mini-batch that knows a vertex reads as many of its edges, in each relation, as it samples.
+static void add_edges(void *ctx, int64_t fanout, const double *drawn_for)
+{
+    struct foresight *f = ctx;
+    const struct sl_typed *t = &f->ds->typed;
+    const int64_t *by_relation = f->by_relation;
+    if (by_relation) // of the next hop then
+        f->by_relation += t->n_relations;
+    if (t->n_types == 0)
+        add_lists(f, fanout, 0, 0, f->ds->n_nodes, drawn_for);
+    for (uint32_t r = 0; r < t->n_relations; r++) {
+        const struct sl_vertex_type *target = &t->type[t->relation[r].target];
+        add_lists(f, by_relation ? by_relation[r] : fanout, t->relation[r].first_row, target->first,
+                  target->n, drawn_for);
     }
 }
 
@@ -181,6 +199,23 @@ static float value_of(uint32_t hotness)
     float x;
     memcpy(&x, &hotness, sizeof x);
     return x;
+}
+
+// Bytes of all rows that are read in an epoch.
+static double bytes_read(const struct foresight *f)
+{
+    const struct sl_typed *t = &f->ds->typed;
+    const struct sl_vertex_type all = {.n = f->ds->n_nodes};
+    double bytes = 0;
+    for (uint32_t i = 0; i < SL_MAX(t->n_types, 1u); i++) {
+        const struct sl_vertex_type *type = t->n_types ? &t->type[i] : &all;
+        const uint64_t each = t->n_types ? sl_type_row_bytes(type) : sl_features_row_bytes(f->ds);
+        double rows = 0;
+        for (uint64_t v = type->first; v < type->first + type->n; v++)
+            rows += (double)f->visits[v];
+        bytes += rows * (double)each;
+    }
+    return bytes;
 }
 
 static int foresee(const struct sl_config *c, struct foresight *f, const atomic_bool *cancel,
@@ -197,22 +232,24 @@ static int foresee(const struct sl_config *c, struct foresight *f, const atomic_
     const struct sl_cache_kind *kind = &sl_cache_kinds[c->cache.policy];
     const struct sl_cache_kind *reads =
         sl_cache_foresees(sl_sampler_flags[c->sampler.kind] & SL_SAMPLER_UNIFORM);
-    double rows = 0;
+    const struct sl_typed *typed = &f->ds->typed;
+    const uint64_t n_lists = sl_dataset_lists(f->ds);
     SL_TRY(reads->hotness(&facts, f->hotness));
-    for (uint64_t v = 0; v < f->ds->n_nodes; v++) {
+    for (uint64_t v = 0; v < f->ds->n_nodes; v++)
         f->visits[v] = reads->is_visits
                            ? (float)batches_of((double)value_of(f->hotness[v]), f->n_batches)
                            : (float)f->hotness[v];
-        rows += (double)f->visits[v];
-        out->edge_reads += (double)f->edge_reads[v];
-    }
-    out->inputs = reads->is_visits ? rows / f->n_batches : 0;
+    for (uint64_t list = 0; list < n_lists; list++)
+        out->edge_reads += (double)f->edge_reads[list];
+    out->input_bytes = reads->is_visits ? bytes_read(f) / f->n_batches : 0;
     if (out->edge_reads > 0)
-        sl_store_curve_of_edges(f->ds->indptr, f->edge_reads, f->ds->n_nodes,
+        sl_store_curve_of_edges(f->ds->indptr, f->edge_reads, n_lists,
                                 &out->curve[SL_PEER_MEMORY_GRAPH]);
     if (kind->hotness && kind != reads)
         SL_TRY(kind->hotness(&facts, f->hotness));
-    return sl_store_curve_make(f->hotness, f->visits, f->ds->n_nodes,
+    if (typed->n_types > 0)
+        sl_ranking_weigh(typed, (kind->hotness ? kind : reads)->is_visits, f->hotness);
+    return sl_store_curve_make(typed, f->hotness, f->visits, f->ds->n_nodes,
                                &out->curve[SL_PEER_MEMORY_FEATURES]);
 }
 
@@ -223,9 +260,10 @@ int sl_store_foresee(const struct sl_config *config, const struct sl_dataset *ds
     struct foresight f = {
         .ds = ds,
         .replaces = config->sampler.replace,
+        .by_relation = sl_config_sampling(config).by_relation,
         .n_batches = (double)sl_phases_pass_batches(config, ds->split[SL_SPLIT_TRAIN].n),
         .visits = malloc(n * sizeof *f.visits),
-        .edge_reads = calloc(n, sizeof *f.edge_reads),
+        .edge_reads = calloc(SL_MAX(sl_dataset_lists(ds), 1u), sizeof *f.edge_reads),
         .hotness = malloc(n * sizeof *f.hotness),
     };
     memset(out, 0, sizeof *out);

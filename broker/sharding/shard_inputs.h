@@ -62,8 +62,8 @@ void sl_store_ask_graph(const struct sl_store_site *site, const uint64_t *room,
 // What is expected of an epoch.
 struct sl_store_foreseen {
     struct sl_store_curve curve[SL_PEER_MEMORY_PLANNED];
-    double inputs;     // different rows of a mini-batch; 0: not known, it is by degrees
-    double edge_reads; // of the epoch; 0: not known, and there is no curve of the graph
+    double input_bytes; // of different rows of a mini-batch; 0: not known, it is by degrees
+    double edge_reads;  // of the epoch; 0: not known, and there is no curve of the graph
 };
 
 // Whether a plan uses the curves and they are worth their time: one pass over the edges for each

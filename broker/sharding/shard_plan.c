@@ -20,9 +20,25 @@ _Static_assert((int)SL_PLACEMENT_DEVICES == (int)SL_PEER_MEMORY_PARTS_MAX,
 
 // --- how often rows are read ---------------------------------------------------------------------
 
-int sl_store_curve_make(const uint32_t *hotness, const float *visits, uint64_t n_rows,
-                        struct sl_store_curve *out)
+// Of a plain graph all are alike.
+static uint64_t bytes_of(const struct sl_typed *typed, uint64_t row)
 {
+    return typed->n_types ? sl_type_row_bytes(&typed->type[sl_typed_type_of(typed, row)]) : 1;
+}
+
+// Of a row of the mean width, as sl_features_row_bytes() has it.
+static uint64_t mean_bytes(const struct sl_typed *typed, uint64_t n_rows)
+{
+    uint64_t bytes = 0;
+    for (uint32_t t = 0; t < typed->n_types; t++)
+        bytes += sl_type_feature_bytes(&typed->type[t]);
+    return typed->n_types ? sl_div_up(bytes, SL_MAX(n_rows, (uint64_t)1)) : 1;
+}
+
+int sl_store_curve_make(const struct sl_typed *typed, const uint32_t *hotness, const float *visits,
+                        uint64_t n_rows, struct sl_store_curve *out)
+{
+    const uint64_t unit = mean_bytes(typed, n_rows);
     uint32_t *order = malloc(SL_MAX(n_rows, 1u) * sizeof *order);
     if (!order)
         return sl_fail(SL_ENOMEM, "no memory for the order of %llu vertices",
@@ -30,10 +46,16 @@ int sl_store_curve_make(const uint32_t *hotness, const float *visits, uint64_t n
     int rc = sl_hotness_order(hotness, n_rows, NULL, order, NULL);
     double sum = 0;
     out->met[0] = 0;
-    for (uint64_t i = 0, at = 0; rc == SL_OK && i < SL_STORE_CURVE_POINTS; i++) {
-        const uint64_t end = (uint64_t)((double)n_rows * (double)(i + 1) / SL_STORE_CURVE_POINTS);
-        for (; at < SL_MIN(end, n_rows); at++)
-            sum += (double)visits[order[at]];
+    for (uint64_t i = 0, at = 0, taken = 0; rc == SL_OK && i < SL_STORE_CURVE_POINTS; i++) {
+        const uint64_t end =
+            unit * (uint64_t)((double)n_rows * (double)(i + 1) / SL_STORE_CURVE_POINTS);
+        for (; at < n_rows; at++) {
+            const uint64_t bytes = bytes_of(typed, order[at]);
+            if (bytes > end - taken)
+                break;
+            taken += bytes;
+            sum += (double)visits[order[at]] * (double)bytes;
+        }
         out->met[i + 1] = sum;
     }
     for (uint32_t i = 1; i <= SL_STORE_CURVE_POINTS; i++)
@@ -42,13 +64,13 @@ int sl_store_curve_make(const uint32_t *hotness, const float *visits, uint64_t n
     return rc;
 }
 
-void sl_store_curve_of_edges(const uint64_t *offsets, const float *edge_reads, uint64_t n_nodes,
+void sl_store_curve_of_edges(const uint64_t *offsets, const float *edge_reads, uint64_t n,
                              struct sl_store_curve *out)
 {
-    const double n_edges = (double)offsets[n_nodes];
-    double before = 0; // reads of the vertices before v
+    const double n_edges = (double)offsets[n];
+    double before = 0; // reads of the lists before v
     uint32_t i = 0;
-    for (uint64_t v = 0; v < n_nodes; v++) {
+    for (uint64_t v = 0; v < n; v++) {
         const uint64_t degree = offsets[v + 1] - offsets[v];
         for (; i <= SL_STORE_CURVE_POINTS; i++) {
             const double in_row = n_edges * i / SL_STORE_CURVE_POINTS - (double)offsets[v];

@@ -42,24 +42,30 @@
 #include <stdint.h>
 
 #include "common/arena/peer_memory.h"
+#include "common/data/typed.h"
 #include "config/config.h"
 
 enum { SL_STORE_CURVE_POINTS = 4096, SL_STORE_REASON_BYTES = 256 };
 
-// How much of all reads the first elements have: the hottest rows, edges as the file has them.
+// How much of all bytes that are read the first elements have: the hottest rows, edges as the file
+// has them.
 struct sl_store_curve {
     double met[SL_STORE_CURVE_POINTS + 1]; // [i]: of the first i / SL_STORE_CURVE_POINTS of them
 };
 
-// The rows in the order of their hotness, and how often each is read. Both (n_rows). SL_ENOMEM.
-int sl_store_curve_make(const uint32_t *hotness, const float *visits, uint64_t n_rows,
-                        struct sl_store_curve *out);
+/*
+ * The rows in the order of their hotness, and how often each is read. Both (n_rows). Of a graph
+ * with types rows differ in width, and elements are rows of the mean one: so many of the first as
+ * fit these bytes. SL_ENOMEM.
+ */
+int sl_store_curve_make(const struct sl_typed *typed, const uint32_t *hotness, const float *visits,
+                        uint64_t n_rows, struct sl_store_curve *out);
 
 /*
- * Of the edges by their number; every edge of vertex v is read as often as the others of it.
- * offsets (n_nodes + 1), edge_reads (n_nodes) of all edges of a vertex together.
+ * Of the edges by their number; every edge of a list is read as often as the others of it.
+ * offsets (n + 1) of lists, edge_reads (n) of all edges of one together.
  */
-void sl_store_curve_of_edges(const uint64_t *offsets, const float *edge_reads, uint64_t n_nodes,
+void sl_store_curve_of_edges(const uint64_t *offsets, const float *edge_reads, uint64_t n,
                              struct sl_store_curve *out);
 
 struct sl_plan_question {

@@ -10,7 +10,7 @@ enum { LINE_BYTES = 32 }; // of a bus or link, for an edge that is read over it 
 
 // Of an epoch, by all.
 struct reads {
-    double edges, rows;
+    double edges, row_bytes;
 };
 
 // By fanouts and the mean degree.
@@ -24,7 +24,7 @@ static struct reads guess(const struct sl_config *c, const struct sl_dataset *ds
         edges += drawn;
         nodes = SL_MIN(nodes + drawn, (double)ds->n_nodes);
     }
-    return (struct reads){edges, nodes};
+    return (struct reads){edges, nodes * (double)sl_features_row_bytes(ds)};
 }
 
 static struct reads reads_of(const struct sl_config *c, const struct sl_dataset *ds,
@@ -33,11 +33,11 @@ static struct reads reads_of(const struct sl_config *c, const struct sl_dataset 
     const double n_batches = (double)sl_phases_batches(c, ds->split[SL_SPLIT_TRAIN].n);
     struct reads r = guess(c, ds);
     r.edges *= n_batches;
-    r.rows *= n_batches;
+    r.row_bytes *= n_batches;
     if (found && found->edge_reads > 0)
         r.edges = found->edge_reads;
-    if (found && found->inputs > 0)
-        r.rows = found->inputs * n_batches;
+    if (found && found->input_bytes > 0)
+        r.row_bytes = found->input_bytes * n_batches;
     return r;
 }
 
@@ -95,8 +95,7 @@ static int busiest(const struct trial *t, double *seconds)
     SL_TRY(sl_shard_plan_make(&edges, &graph));
     SL_TRY(sl_shard_plan_make(&rows, &features));
     const double edge_bytes = t->reads.edges * LINE_BYTES / split.samplers;
-    const double row_bytes =
-        t->reads.rows * (double)need.row_bytes / ((double)split.samplers + (double)split.trainers);
+    const double row_bytes = t->reads.row_bytes / ((double)split.samplers + (double)split.trainers);
     *seconds = 0;
     for (uint32_t d = 0; d < c->n_devices; d++)
         if (both >> d & 1)

@@ -203,21 +203,37 @@ static void note_visits(const struct hop *h, uint32_t *hotness)
     }
 }
 
+// Rows of training pairs, and the vertices that they are of: of a graph with types the linked
+// relation's.
+struct targets {
+    uint64_t row, first, n;
+};
+
+static struct targets targets_of(const struct sl_dataset *ds)
+{
+    const struct sl_relation *r = sl_dataset_linked(ds);
+    if (!r)
+        return (struct targets){.n = ds->n_nodes};
+    const struct sl_vertex_type *of = &ds->typed.type[r->target];
+    return (struct targets){r->first_row, of->first, of->n};
+}
+
 // Of training pairs: how often each vertex is a target, of negatives as well.
-static void visit_targets(const struct hop *h, double *visits)
+static void visit_targets(const struct hop *h, const struct targets *t, double *visits)
 {
     const struct sl_dataset *ds = h->ds;
+    const uint64_t end = t->first + t->n;
     const struct sl_pair_list *edges = &ds->edges[SL_SPLIT_TRAIN];
     const bool by_degree = h->sampling->negatives_by_degree;
     const double drawn = h->sampling->negatives * (double)ds->split[SL_SPLIT_TRAIN].n;
     double all = 0;
     for (uint64_t i = 0; edges->ids && i < edges->n; i++)
         visits[edges->ids[2 * i + 1]]++;
-    for (uint64_t v = 0; !edges->ids && v < ds->n_nodes; v++)
-        visits[v] = (double)sl_dataset_degree(ds, v);
-    for (uint64_t v = 0; v < ds->n_nodes; v++)
+    for (uint64_t i = 0; !edges->ids && i < t->n; i++)
+        visits[t->first + i] = (double)sl_dataset_degree(ds, t->row + i);
+    for (uint64_t v = t->first; v < end; v++)
         all += by_degree ? pow(visits[v], 0.75) : 1;
-    for (uint64_t v = 0; v < ds->n_nodes; v++)
+    for (uint64_t v = t->first; v < end; v++)
         visits[v] += drawn / all * (by_degree ? pow(visits[v], 0.75) : 1);
 }
 
@@ -241,12 +257,16 @@ static int visit_seeds(const struct hop *h, double *visits, uint32_t *hotness)
             visits[sl_vertex_at(train, i)] = 1;
         return SL_OK;
     }
-    visit_targets(h, visits);
+    const struct targets targets = targets_of(ds);
+    visit_targets(h, &targets, visits);
     for (uint64_t i = 0; edges->ids && i < edges->n; i++)
         visits[edges->ids[2 * i]]++;
     if (!edges->ids) {
-        SL_TRY(sl_hotness_degree(ds->indices, ds->indices_dtype, ds->n_edges, ds->n_nodes, NULL,
-                                 hotness));
+        const uint64_t begin = ds->indptr[targets.row];
+        SL_TRY(
+            sl_hotness_degree((const char *)ds->indices + begin * sl_dtype_bytes(ds->indices_dtype),
+                              ds->indices_dtype, ds->indptr[targets.row + targets.n] - begin,
+                              ds->n_nodes, NULL, hotness));
         for (uint64_t v = 0; v < ds->n_nodes; v++)
             visits[v] += hotness[v];
     }

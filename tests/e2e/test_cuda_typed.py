@@ -144,6 +144,32 @@ def test_gpus_share_rows_of_several_widths(box, placement):
     assert ({(2, "3"), (3, "2")} <= links) == (placement == "one_copy"), links
 
 
+def shares(links, what):
+    """Of what each trainer reads, the shares by where it lies."""
+    found = {(link["reader"], link["from"]): link[what] for link in links
+             if link.get("kind", "features") == "features"}
+    sums = {r: sum(v for (reader, _), v in found.items() if reader == r) for r, _ in found}
+    return {way: v / sums[way[0]] for way, v in found.items()}
+
+
+def test_a_plan_foresees_bytes_of_rows_of_several_widths(box):
+    """From where which bytes come: as many as there came in the run, up to chance. With each GPU
+    alone, since what others lend is there once they have filled it."""
+    job = typed_job(box, [CPU, CPU, gpu(0), gpu(1)], dataset=wide(box),
+                    store={"placement": "alone"}, cache={"policy": "expected", "ratio": 0.3},
+                    allocation={"samplers": 2, "trainers": 2, "switching": False},
+                    updates={"mode": "ordered", "batches_per_update": 2}, epochs=1,
+                    evaluate={"every": 0, "test": "never"})
+    env = {"SLUICE_CUDA_PLUGIN": PLUGIN, "SLUICE_SIMT_DEVICES": "4"}
+    plan = box.sluice("run", box.job(job), "--dry-run", "-o", "json", env=env).ok().json()["store"]
+    result, report = run(box, job, SLUICE_SIMT_DEVICES="4")
+    result.ok()
+    foreseen, found = shares(plan["links"], "share"), shares(report["store"]["links"], "bytes")
+    assert set(foreseen) == set(found), (foreseen, found)
+    off = {way: found[way] - foreseen[way] for way in found}
+    assert max(map(abs, off.values())) < 0.05, (foreseen, found)
+
+
 def lent(box, name, env=None, **changes):
     """Two of four GPUs hold rows for one another, to the bit whatever happens to them."""
     job = typed_job(

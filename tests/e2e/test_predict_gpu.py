@@ -6,6 +6,7 @@ compares those with numpy), and of one GPU with itself under other memory: there
 
 import json
 import os
+import signal
 
 import numpy as np
 
@@ -16,6 +17,10 @@ from test_cuda import run as run_job
 from test_cuda_config import GIB, Machine
 from test_cuda_config import gpu as pretend_gpu
 from test_predict import trained
+from test_typed_edges import papers as papers_of_edges
+from test_typed_jobs import WALKS, papers
+from test_typed_jobs import job as typed_job
+from test_typed_links import tastes
 
 NOT_UNDER = {"address": SANITIZED}
 
@@ -92,6 +97,103 @@ def test_rows_are_those_of_the_cores(box, name, changes):
     close(few, wanted[ids])
     hidden, _ = rows(box, run, "--device", "cpu", command="embed")
     close(rows(box, run, "--device", "cuda", command="embed")[0], hidden)
+
+
+# ---- several types ------------------------------------------------------------------------------
+
+
+# Finds what is read of the processor's memory without having been brought.
+CHECKED = {"SLUICE_CUDA_PLUGIN": PLUGIN.replace(".so", "_checked.so")}
+TYPED = (
+    ("rsage", {}),
+    ("rgat", {"heads": 2}),
+    ("rgcn", {"bases": 2}),
+    ("hgt", {"heads": 2, "norm": "batch"}),
+)
+
+
+def typed(box, kind, dataset=None, name="run", **changes):
+    """A run of a graph of several types, whose parameters were trained on cores."""
+    gpu_job(box, [])
+    job = typed_job(box, dataset=dataset or papers(box, 400), output=box.path(name),
+                    **{"model": {"kind": kind, "layers": 2, "hidden": 8}, "epochs": 1,
+                       "evaluate.batch_size": 50, **changes})
+    box.run(job, "--quiet")[0].ok()
+    return box.path(name)
+
+
+def as_cores_say(box, run, *arguments, command="predict"):
+    """Of both devices: the same rows, as many of them computed, and the same file."""
+    wanted, by_cores = rows(box, run, "--device", "cpu", *arguments, command=command)
+    found, by_gpu = rows(box, run, "--device", "cuda:0", *arguments, command=command, env=CHECKED)
+    assert by_gpu["device"] == "cuda:0" and by_cores["device"] == "cpu", (by_gpu, by_cores)
+    for said in "rows", "bytes", "computed_rows", "layer":
+        assert by_gpu[said] == by_cores[said], (by_gpu, by_cores)
+    assert found.shape == wanted.shape and found.dtype == wanted.dtype
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=2e-5 * np.abs(wanted).max())
+    return by_gpu["computed_rows"]
+
+
+@cases(*TYPED)
+def test_rows_of_types_are_those_of_the_cores(box, kind, more):
+    """Layer by layer, and in one mini-batch of few vertices; of another type, and of a layer."""
+    run = typed(box, kind, model={"kind": kind, "layers": 2, "hidden": 8, **more})
+    np.save(box.path("ids.npy"), np.array([7, 199, 7, 0]))
+    few = ("--nodes", box.path("ids.npy"))
+    assert as_cores_say(box, run) > 400 > as_cores_say(box, run, *few)
+    for options in ((), ("--layer", "0"), ("--type", "author"), ("--type", "author", *few)):
+        as_cores_say(box, run, *options, command="embed")
+
+
+@whole
+@cases("walks", "edges", "links")
+def test_rows_of_more_models_of_types(box, name):
+    gpu_job(box, [])
+    if name == "walks":
+        as_cores_say(box, typed(box, "rsage", **WALKS))
+    elif name == "edges":
+        model = {"kind": "rgat", "layers": 2, "hidden": 8, "edge_features": True}
+        as_cores_say(box, typed(box, "rgat", papers_of_edges(box), model=model))
+    else:
+        run = typed(box, "rsage", tastes(box), task={"kind": "link", "dim": 12})
+        as_cores_say(box, run, "--pairs", os.path.join(tastes(box), "test_edges.npy"))
+        as_cores_say(box, run, "--type", "user", command="embed")
+
+
+@cases("a piece", "a mini-batch")
+def test_a_death_over_types_leaves_nothing(box, name):
+    """The same command, started again, writes the bits of one that lived."""
+    run = typed(box, "hgt", model={"kind": "hgt", "layers": 2, "hidden": 8})
+    few = ()
+    if name == "a mini-batch":
+        np.save(box.path("ids.npy"), np.array([7, 199, 7, 0]))
+        few = ("--nodes", box.path("ids.npy"))
+    os.mkdir(box.path("out"))
+    whole, _ = rows(box, run, "--device", "cuda", *few)
+    killed = box.start("predict", run, "--out", box.path("out/rows.npy"), "--device", "cuda", *few,
+                       env={**GPU, "SLUICE_FAILPOINT": "trainer_infer:1:stop"})
+    computes = box.until_stopped(killed)
+    assert os.listdir(box.path("out")) != []
+    killed.kill()
+    killed.wait()
+    os.kill(computes, signal.SIGCONT)  # it was told to end
+    box.until_gone()
+    assert os.listdir(box.path("out")) == []
+    again, _ = rows(box, run, "--device", "cuda", *few, env={"SLUICE_SIMT_SEED": "7"})
+    assert (again == whole).all()
+
+
+def test_a_run_of_types_computes_where_it_trained(box):
+    """Cores, or a GPU if one is there; learned rows are read on cores alone."""
+    job = typed_job(box, dataset=papers(box, 400), output=box.path("run"), epochs=1,
+                    allocation={"samplers": 1, "trainers": 1, "switching": False})
+    job["devices"] = [CPU, gpu()]
+    gpu_job(box, [])
+    run_job(box, job)[0].ok()
+    _, said = rows(box, box.path("run"))
+    assert said["device"] == "cuda:0", said
+    learned = typed(box, "rsage", name="learned", **{"features.kind": "both", "features.dim": 5})
+    no(box, learned, "--device", "cuda", words=["--device cuda:0", "learned rows", "cpu"])
 
 
 # ---- memory -------------------------------------------------------------------------------------

@@ -69,7 +69,7 @@ static int curve_of_zipf(struct sl_store_curve *out)
     static float visits[ROWS];
     for (uint32_t r = 0; r < ROWS; r++)
         visits[r] = (float)zipf()[r];
-    return sl_store_curve_make(zipf(), visits, ROWS, out);
+    return sl_store_curve_make(&(struct sl_typed){0}, zipf(), visits, ROWS, out);
 }
 
 static uint64_t end_of(const struct sl_shard_plan *p)
@@ -126,6 +126,72 @@ static struct sl_shard_plan planned_as(struct sl_plan_question q, enum sl_store_
 {
     q.placement = placement;
     return planned(&q);
+}
+
+// Types of any number whose rows have one width are as one: the same curve, so the same plans.
+TEST(rows_of_one_width_are_those_of_a_plain_graph)
+{
+    struct sl_vertex_type type[] = {
+        {.n = 1000, .feat_dim = 7, .feat_dtype = SL_DTYPE_F32},
+        {.first = 1000, .n = ROWS - 1000, .feat_dim = 14, .feat_dtype = SL_DTYPE_F16}};
+    const struct sl_typed typed = {.n_types = 2, .type = type};
+    static struct sl_store_curve plain, of_types;
+    float visits[ROWS];
+    for (uint32_t r = 0; r < ROWS; r++)
+        visits[r] = (float)zipf()[r];
+    ck_assert_int_eq(curve_of_zipf(&plain), SL_OK);
+    ck_assert_int_eq(sl_store_curve_make(&typed, zipf(), visits, ROWS, &of_types), SL_OK);
+    for (uint32_t i = 0; i <= ROWS; i++)
+        ck_assert_double_eq_tol(of_types.met[i], plain.met[i], 1e-12);
+    struct sl_plan_question q = linked(4, 300, FAST);
+    q.curve = &plain;
+    const struct sl_shard_plan one = planned(&q);
+    q.curve = &of_types;
+    const struct sl_shard_plan two = planned(&q);
+    ck_assert(memcmp(&one.lent, &two.lent, sizeof one.lent) == 0);
+    ck_assert(memcmp(one.elements, two.elements, sizeof one.elements) == 0);
+}
+
+// Elements are rows of the mean width: so many of the hottest as fit their bytes, and what they
+// have of the bytes that are read. Against a count of each.
+TEST(rows_of_several_widths_count_by_their_bytes)
+{
+    enum { NARROW = 3000, WIDE = 900, BARE = ROWS - NARROW - WIDE };
+    struct sl_vertex_type type[] = {
+        {.n = NARROW, .feat_dim = 16, .feat_dtype = SL_DTYPE_F32},
+        {.first = NARROW, .n = WIDE, .feat_dim = 1024, .feat_dtype = SL_DTYPE_F32},
+        {.first = NARROW + WIDE, .n = BARE}};
+    static const uint64_t bytes[] = {64, 4096, 0};
+    const struct sl_typed typed = {.n_types = 3, .type = type};
+    static struct sl_store_curve curve;
+    static float visits[ROWS];
+    static uint32_t hotness[ROWS];
+    const uint64_t unit = (NARROW * bytes[0] + WIDE * bytes[1] + ROWS - 1) / ROWS;
+    double all = 0;
+    // A wide row and then two narrow ones, as far as there are both: row i of the order.
+    uint32_t order[ROWS], n[] = {0, 0, 0};
+    for (uint32_t i = 0; i < ROWS; i++) {
+        uint32_t t = i % 3 == 0 ? 1 : 0;
+        t = n[t] < type[t].n ? t : n[1 - t] < type[1 - t].n ? 1 - t : 2;
+        order[i] = (uint32_t)type[t].first + n[t]++;
+        hotness[order[i]] = ROWS - i;
+        visits[order[i]] = 1000.0f / (float)(i + 10);
+        all += (double)visits[order[i]] * (double)bytes[t];
+    }
+    ck_assert_int_eq(sl_store_curve_make(&typed, hotness, visits, ROWS, &curve), SL_OK);
+    uint64_t taken = 0;
+    double met = 0;
+    for (uint32_t elements = 0, at = 0; elements <= ROWS; elements++) {
+        for (; at < ROWS; at++) {
+            const uint64_t b = bytes[sl_typed_type_of(&typed, order[at])];
+            if (taken + b > elements * unit)
+                break;
+            taken += b;
+            met += (double)visits[order[at]] * (double)b;
+        }
+        ck_assert_double_eq_tol(curve.met[elements], met / all, 1e-9);
+    }
+    ck_assert_double_eq_tol(curve.met[ROWS], 1, 1e-9);
 }
 
 LOOP_TEST(gpus_that_all_reach_one_another_hold_as_many_parts_each, 2, 9)

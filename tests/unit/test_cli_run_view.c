@@ -279,6 +279,36 @@ TEST(a_cache_is_told_in_a_line)
     ck_assert_ptr_null(strstr(text, "samplers copy")); // that took no time
 }
 
+// Of rows from a drive trainers on cores keep none: the machine's cache does.
+LOOP_TEST(the_machines_cache_is_told_in_a_line, 0, 2)
+{
+    const struct sl_report_seat seat = {.device = 1,
+                                        .name = "trainer 0",
+                                        .role = "trainer",
+                                        .has_cache = true,
+                                        .cache_rows = _i ? 1 << 14 : 0};
+    begin();
+    config.cache.policy = SL_CACHE_EXPECTED;
+    outcome.seats = &seat;
+    outcome.n_seats = 1;
+    outcome.n_nodes = 1 << 17;
+    outcome.totals.cache.row_bytes = 1024;
+    outcome.totals.reads = true;
+    outcome.totals.store.cache_bytes = 3 << 20;
+    outcome.totals.store.cache_rows = 3000;
+    add_epoch(&(struct sl_epoch){.seconds = 3,
+                                 .input_nodes = 40,
+                                 .cache.ranked = true,
+                                 .cache.misses = 40,
+                                 .store.cached = 29});
+    const char *text = summary();
+    assert_has(text, "\ncache       in the machine's memory: 72.5 % of the input nodes, "
+                     "3,000 rows, 3.00 MiB\n");
+    ck_assert_int_eq(strstr(text, "expected: 0.0 % hits, 12.5 % of the vertices, 16.0 MiB") != NULL,
+                     _i);
+    ck_assert_int_eq(strstr(text, " hits") != NULL, _i);
+}
+
 TEST(switching_and_decisions_are_told_in_a_line_each)
 {
     struct sl_report_allocation a = {.samplers = 2,

@@ -170,6 +170,50 @@ LOOP_TEST(visits_of_pairs_by_hand, 0, 2)
     ck_assert_float_eq_tol(visits_of(3), merged(3) + 2 * merged(5), 1e-5f);
 }
 
+static void expect_ends(const struct sl_visits_sampling *sampling, const double ends[8])
+{
+    const double batches = 3 / sampling->batch_size;
+    must(sl_visits_expect(&dataset, sampling, &watch, hotness));
+    for (uint32_t v = 0; v < 8; v++)
+        ck_assert_double_eq_tol((double)visits_of(v), batches * -expm1(-ends[v] / batches), 1e-5);
+}
+
+// Pairs 3 > 0, 4 > 0, 3 > 2 of users 3 to 5 and items 0 to 2: of the second relation, whose lists
+// are behind those of another, or of a list. The graph has fewer lists than vertices.
+LOOP_TEST(visits_of_pairs_of_a_relation_by_hand, 0, 2)
+{
+    static const uint64_t offsets[] = {0, 1, 2, 4, 4, 5};
+    static const int32_t sources[] = {4, 5, 3, 4, 3};
+    static const uint32_t listed[] = {3, 0, 4, 0, 3, 2};
+    static struct sl_vertex_type types[] = {{.n = 3}, {.first = 3, .n = 3}, {.first = 6, .n = 2}};
+    static struct sl_relation relations[] = {
+        {.source = 1, .target = 2}, {.source = 1, .target = 0, .first_row = 2, .first_edge = 2}};
+    dataset = (struct sl_dataset){
+        .n_nodes = 8,
+        .n_edges = 5,
+        .typed = {.n_types = 3,
+                  .n_relations = 2,
+                  .n_rows = 5,
+                  .linked = 1,
+                  .type = types,
+                  .relation = relations},
+        .indptr = offsets,
+        .indices = sources,
+        .indices_dtype = SL_DTYPE_I32,
+        .task = SL_TASK_LINK,
+        .split = {{.n = 3}},
+        .edges = {{.n = 3, .ids = _i ? listed : NULL}},
+    };
+    const double two = pow(2, 0.75), each = 3 / (two + 1);
+    struct sl_visits_sampling sampling = {.batch_size = 2};
+    expect_ends(&sampling, (double[]){2, 0, 1, 2, 1, 0, 0, 0});
+    sampling.negatives = 10; // of each pair, of items alone
+    expect_ends(&sampling, (double[]){12, 10, 11, 2, 1, 0, 0, 0});
+    sampling.negatives = 1;
+    sampling.negatives_by_degree = true;
+    expect_ends(&sampling, (double[]){2 + two * each, 0, 1 + each, 2, 1, 0, 0, 0});
+}
+
 static void make_graph(uint32_t n_nodes, enum sl_dtype dtype)
 {
     uint32_t n_edges = 0;

@@ -223,6 +223,39 @@ LOOP_TEST(rows_on_cores, 0, 2)
     gather_all(&host, SL_GATHER_STAGED, _i, false);
 }
 
+static uint64_t room; // of each type
+
+static void *alloc_little(size_t bytes)
+{
+    return bytes <= room ? sl_device_host()->memory.alloc(bytes) : NULL;
+}
+
+// Where one type's rows are fewer than the size comes to, others may count on the smaller size.
+TEST(of_types_that_lack_rows_no_more_is_told_than_is_there)
+{
+    struct sl_device scarce = *sl_device_host();
+    const struct sl_compute host = {&scarce, sl_kernels_cpu(), sl_kernels_cpu()};
+    struct sl_heartbeat pulse = {.arena = &arena};
+    static struct sl_cache c;
+    scarce.memory.alloc = alloc_little;
+    room = sl_visit_counts_rows(&arena, 0, sizes[1]) * sl_type_row_bytes(&g.type[0]) / 2;
+    sl_cache_init(&c, &arena, sl_seat_trainer(&arena, 0), &g.ds, &host, &pulse);
+    atomic_store(&c.seat->cache_rows, sizes[1]);
+    sl_cache_refresh(&c);
+    const uint64_t told = atomic_load(&c.seat->cache_loaded);
+    bool is_most = false;
+    for (uint32_t t = 0; t < TB_TYPES; t++) {
+        if (sl_type_row_bytes(&g.type[t]) == 0)
+            continue;
+        ck_assert_uint_ge(c.near[t].n_rows, sl_visit_counts_rows(&arena, t, told));
+        is_most |= c.near[t].n_rows < sl_visit_counts_rows(&arena, t, told + 1);
+    }
+    ck_assert_uint_gt(told, 0);
+    ck_assert_uint_lt(told, sizes[1]);
+    ck_assert(is_most);
+    sl_cache_fini(&c);
+}
+
 // Ranks of another order say nothing of what is held.
 TEST(ranks_of_another_order_are_misses)
 {

@@ -43,12 +43,37 @@ static uint64_t bytes_loaded(const struct sl_cache *c)
     return bytes;
 }
 
+// Whether as many rows of each type are near as a cache of so many rows of the mean width has.
+static bool is_near(const struct sl_cache *c, uint64_t size)
+{
+    bool all = true;
+    for (uint32_t r = 0; r < c->n_ranges; r++)
+        all = all &&
+              (!row_bytes(c, r) || c->near[r].n_rows >= sl_visit_counts_rows(c->arena, r, size));
+    return all;
+}
+
+// What others may count on, who know of a number of rows alone. Types are filled one after the
+// other, and there may be memory for fewer rows of one: until all are there, it is the size whose
+// rows all are.
+static uint64_t size_loaded(const struct sl_cache *c)
+{
+    const uint64_t loaded = c->unit ? sl_div_up(bytes_loaded(c), c->unit) : 0;
+    uint64_t low = 0, high = c->plan.n_parts ? SL_MIN(loaded, c->plan.first) : loaded;
+    if (c->source.dataset->typed.n_types == 0 || is_near(c, high))
+        return loaded;
+    while (low + 1 < high) {
+        const uint64_t middle = low + (high - low) / 2;
+        *(is_near(c, middle) ? &low : &high) = middle;
+    }
+    return low;
+}
+
 static void publish(const struct sl_cache *c)
 {
     struct sl_seat *seat = c->seat;
     atomic_store_explicit(&seat->cache_generation, c->generation, memory_order_relaxed);
-    atomic_store_explicit(&seat->cache_loaded, c->unit ? sl_div_up(bytes_loaded(c), c->unit) : 0,
-                          memory_order_relaxed);
+    atomic_store_explicit(&seat->cache_loaded, size_loaded(c), memory_order_relaxed);
     atomic_store_explicit(&seat->cache_load_ns, c->load_ns, memory_order_relaxed);
 }
 

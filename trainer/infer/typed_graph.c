@@ -5,6 +5,7 @@
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
+#include "common/base/failpoint.h"
 #include "trainer/infer/activation_file.h"
 #include "trainer/infer/typed_pieces.h"
 
@@ -77,11 +78,12 @@ static uint64_t most_edges(const struct walk *w)
 static int one_batch(struct walk *w, uint32_t n)
 {
     struct sl_whole_graph *g = w->g;
-    const struct sl_block_view block = sl_block_here(w->pieces.vicinity.block);
-    float *outputs;
+    const uint32_t width = sl_whole_graph_width(g);
+    struct sl_block_view block;
+    float *x, *outputs;
     const float *rows;
     SL_TRY(sl_typed_pieces_features(&w->pieces));
-    float *const x = w->pieces.x.p;
+    SL_TRY(sl_typed_pieces_bring(&w->pieces, 0, &block, &x));
     if (g->hidden) {
         SL_TRY(sl_model_hidden(g->model, g->params, block, x, g->type, &rows));
     } else {
@@ -90,7 +92,9 @@ static int one_batch(struct walk *w, uint32_t n)
     }
     for (uint32_t h = 0; h < block.header->n_hops; h++)
         g->computed += block.header->n_nodes[h];
-    SL_TRY(sl_typed_pieces_order(&w->pieces, rows, n, sl_whole_graph_width(g), &rows));
+    SL_TRY(sl_typed_pieces_take_back(&w->pieces, width, &rows));
+    SL_TRY(sl_typed_pieces_order(&w->pieces, rows, n, width, &rows));
+    SL_FAILPOINT(TRAINER_INFER);
     return deliver(w, rows, n);
 }
 
@@ -120,6 +124,7 @@ static int one_piece(struct walk *w, uint32_t l, uint32_t type, bool outputs,
     struct sl_whole_graph *g = w->g;
     const float *below = l ? w->bank[(l - 1) & 1].data : NULL;
     SL_TRY(sl_typed_pieces_next(&w->pieces, g->params, l, type, outputs, below, range, rows));
+    SL_FAILPOINT(TRAINER_INFER);
     g->computed += range->n;
     return SL_OK;
 }

@@ -9,7 +9,7 @@
  * It begins with mini-batches, and goes over to layers for all that is left with the first one that
  * has more edges than a piece may, or more than its share of those that all layers go through. So
  * memory is bounded by a piece, and the time by twice that of the better way. Which way it is
- * depends on what is asked for alone.
+ * depends on what is asked for alone. On a GPU, too, the processor finds vertices and gathers rows.
  */
 #ifndef SL_TRAINER_INFER_TYPED_GRAPH_H
 #define SL_TRAINER_INFER_TYPED_GRAPH_H
@@ -17,7 +17,7 @@
 #include "trainer/infer/whole_graph.h"
 
 // The rows that g asks for, as sl_whole_graph_run() hands them over; chunk_rows vertices are a
-// mini-batch. memory_bytes is not used. On CPU devices.
+// mini-batch. memory_bytes is not used.
 int sl_typed_graph_run(struct sl_whole_graph *g);
 
 #endif

@@ -138,11 +138,12 @@ static int take_activations(struct sl_typed_pieces *p, const float *below)
                                          sl_block_nodes(block), n, p->x.p);
 }
 
-// The block in hand, and the first `bytes` of p->x, where the device reads them.
-static int bring(struct sl_typed_pieces *p, uint64_t bytes, struct sl_block_view *block, float **x)
+int sl_typed_pieces_bring(struct sl_typed_pieces *p, uint32_t l, struct sl_block_view *block,
+                          float **x)
 {
     const struct sl_device *device = p->model->env.device;
     const struct sl_block *header = p->vicinity.block;
+    const uint64_t bytes = input_bytes(p, l);
     const uint64_t behind = sl_align_up(header->bytes, COPY_ALIGN);
     *block = sl_block_here(header);
     *x = p->x.p;
@@ -157,10 +158,10 @@ static int bring(struct sl_typed_pieces *p, uint64_t bytes, struct sl_block_view
     return device->copy(*x, p->x.p, bytes);
 }
 
-// *rows: `bytes` of the device's, where the processor reads them.
-static int take_back(struct sl_typed_pieces *p, uint64_t bytes, const float **rows)
+int sl_typed_pieces_take_back(struct sl_typed_pieces *p, uint32_t width, const float **rows)
 {
     const struct sl_device *device = p->model->env.device;
+    const uint64_t bytes = (uint64_t)p->vicinity.block->n_seeds * width * sizeof **rows;
     if (device->is_host)
         return SL_OK;
     SL_TRY(sl_buffer_grow(&p->result, device, SL_BUFFER_HOST, bytes, "a piece's result"));
@@ -203,13 +204,12 @@ int sl_typed_pieces_next(struct sl_typed_pieces *p, const float *params, uint32_
             types_of(p)->type[type].name);
     SL_TRY(rc);
     SL_TRY(l == 0 ? sl_typed_pieces_features(p) : take_activations(p, below));
-    const struct sl_block *of = p->vicinity.block;
     const uint32_t width = outputs ? model->n_outputs : model->typed->hidden;
     struct sl_block_view block;
     float *x;
-    SL_TRY(bring(p, input_bytes(p, l), &block, &x));
+    SL_TRY(sl_typed_pieces_bring(p, l, &block, &x));
     SL_TRY(sl_model_layer(model, params, block, l, x, type, outputs, &found));
-    SL_TRY(take_back(p, (uint64_t)of->n_seeds * width * sizeof *found, &found));
+    SL_TRY(sl_typed_pieces_take_back(p, width, &found));
     return sl_typed_pieces_order(p, found, range->n, width, rows);
 }
 

@@ -50,6 +50,14 @@ uint64_t sl_typed_pieces_edges(const struct sl_typed_pieces *p, uint32_t l, uint
 // p->x: the features of the block in hand.
 int sl_typed_pieces_features(struct sl_typed_pieces *p);
 
+// The block in hand, and what layer l reads of p->x, where the device reads them.
+int sl_typed_pieces_bring(struct sl_typed_pieces *p, uint32_t l, struct sl_block_view *block,
+                          float **x);
+
+// *rows: those of the block's first vertices, which the device has (n_seeds, width), where the
+// processor reads them until the next call. What was brought may then be written over.
+int sl_typed_pieces_take_back(struct sl_typed_pieces *p, uint32_t width, const float **rows);
+
 // *ordered: `rows` of the block's first vertices, `width` floats each, in the order of the range
 // (n) that the block in hand is of. Valid until the next call, or as long as `rows`.
 int sl_typed_pieces_order(struct sl_typed_pieces *p, const float *rows, uint32_t n, uint32_t width,
