@@ -8,6 +8,8 @@ import shutil
 import numpy as np
 
 from harness import ROOT, Running, cases, fingerprint, python_with, small_job
+from test_cuda import CPU, gpu, run
+from test_cuda_typed import near, need_plugin
 from test_machine_plan import machine, plan
 from test_typed_jobs import evaluations
 
@@ -185,3 +187,16 @@ def test_what_cannot_be_is_refused(box):
     said(2, rf"{FEAT}: row 3, column 1 is NaN", dataset=folder)
     os.unlink(f"{folder}/{FEAT}")
     said(2, "has no edge_feat.npy", r"model\.edge_features", dataset=folder)
+
+
+@cases("gat", "gatv2")
+def test_gpus_compute_what_cores_do(box, kind):
+    """Emulated ones."""
+    need_plugin()
+    changes = {"kind": kind, "epochs": 2, "precision": "fp32",
+               "allocation": {"samplers": 1, "trainers": 1, "switching": False}}
+    wanted = trained(box, "cores", devices=[CPU, CPU], **changes)
+    result, found = run(box, job(box, devices=[CPU, gpu(0)], output="runs/gpu", **changes),
+                        SLUICE_SIMT_DEVICES="4")
+    result.ok()
+    near(found, wanted)
