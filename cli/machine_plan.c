@@ -42,7 +42,9 @@ static void take_types(struct sl_machine_plan *p)
                                           .n = ds->n_nodes,
                                           .feat_dim = ds->feat_dim,
                                           .feat_dtype = ds->feat_dtype};
-    p->one_relation = (struct sl_relation){.name = "edges", .n_edges = ds->n_edges};
+    p->one_relation = ds->typed.plain; // with its features, where they are read
+    p->one_relation.n_edges = ds->n_edges;
+    snprintf(p->one_relation.name, sizeof p->one_relation.name, "edges");
     p->typed = (struct sl_typed){.n_types = 1,
                                  .n_relations = 1,
                                  .n_rows = ds->n_nodes,

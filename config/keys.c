@@ -365,9 +365,10 @@ const struct sl_key sl_keys[] = {
      .doc = "Whether a relation has one weight for both of its ends, as GATConv(in, out) has it "
             "and GATConv((in, in), out) has not; they are of one width then. Only with rgat."},
     {.path = "model.edge_features", .type = SL_KEY_BOOL, AT(model.edge_features),
-     .fallback = "false", FIXED, .only_key = "model.kind", .only_word = "rgat",
-     .doc = "Whether edge_feat.SOURCE.NAME.TARGET.npy, of each relation that has the file, add to "
-            "the attention of its edges, as GATConv's edge_dim. Only with rgat."},
+     .fallback = "false", FIXED, .only_key = "model.kind",
+     .only_word = SL_MODEL_WITH_EDGE_FEATURES,
+     .doc = "Whether edge_feat.npy (of types, edge_feat.SOURCE.NAME.TARGET.npy where there is one) "
+            "adds to edges' attention, as edge_dim. Only with " SL_MODEL_WITH_EDGE_FEATURES "."},
     {.path = "model.bases", .type = SL_KEY_INTEGER, AT(model.bases), FIXED,
      .min = 0, .max = 4096, .fallback = "0", .only_key = "model.kind", .only_word = "rgcn",
      .doc = "Matrices of which each relation's weight is a learned mixture (basis decomposition); "

@@ -26,6 +26,7 @@
 // Those that drop attention coefficients, likewise.
 #define SL_MODEL_WITH_ATTENTION_DROPOUT "gat or gatv2 or rgat"
 #define SL_MODEL_WITH_RESIDUAL          "gat or gatv2 or rgat"
+#define SL_MODEL_WITH_EDGE_FEATURES     "gat or gatv2 or rgat"
 // Those whose sums model.degrees scales, likewise.
 #define SL_MODEL_WITH_DEGREES "gcn or gin"
 // Those of graphs of several types, likewise; the others are of graphs of one.

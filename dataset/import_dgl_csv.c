@@ -222,7 +222,7 @@ static int check_edge_features(const struct dgl_csv *g)
         return SL_OK;
     return sl_fail(SL_EINVAL,
                    "import %s: --edge-features %s: found a graph of one type, wanted one of "
-                   "several, whose models read them: leave it out",
+                   "several: leave it out, and save edge_feat.npy beside indices.npy yourself",
                    g->path, g->edge_features);
 }
 

@@ -95,7 +95,7 @@ class GraphSAGEGCN(GraphSAGE):
         return super().forward(x, edge_index)
 
 
-def build(model, feat_dim, outputs):
+def build(model, feat_dim, outputs, edge_dim=None):
     """The torch module for "model" of a job's resolved configuration."""
     kind = model["kind"]
     norm = NORMS[model.get("norm", "none")]
@@ -128,6 +128,8 @@ def build(model, feat_dim, outputs):
         options["v2"] = kind == "gatv2"
         options["heads"] = model.get("heads", 8)
         options["residual"] = model.get("residual", False)
+        if model.get("edge_features"):
+            options["edge_dim"] = edge_dim
     elif kind == "gin":
         options["eps"] = model.get("eps", 0.0)
         options["train_eps"] = model.get("train_eps", False)
@@ -148,6 +150,14 @@ class Graph:
         target = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
         self.edge_index = torch.from_numpy(np.stack([source, target]))
         self.x = torch.from_numpy(np.array(load("node_feat.npy"), np.float64))
+        self.edge_attr = None
+        if os.path.exists(os.path.join(path, "edge_feat.npy")):
+            rows = torch.from_numpy(np.array(load("edge_feat.npy"), np.float64))
+            self.edge_attr = rows.reshape(len(rows), -1)
+
+    def of_edges(self, model):
+        """What a model that reads the edges' features is given besides."""
+        return {"edge_attr": self.edge_attr} if model.get("edge_features") else {}
 
 
 def run_sluice(arguments):
@@ -243,12 +253,14 @@ def check(args, run, data):
     if config["sampler"]["kind"] == "walk":
         raise Problem("sampler.kind walk: predictions are over random walks, not all neighbours")
     weights = os.path.join(run, "model.safetensors")
-    model = build(config["model"], graph.x.size(1), graph.outputs)
+    edges = graph.of_edges(config["model"])
+    edge_dim = edges["edge_attr"].size(1) if edges else None
+    model = build(config["model"], graph.x.size(1), graph.outputs, edge_dim)
     if not load_strictly(run, model):
         return False
     model = model.double().eval()
     with torch.no_grad():
-        wanted = model(graph.x, graph.edge_index).numpy()
+        wanted = model(graph.x, graph.edge_index, **edges).numpy()
     found = np.load(args.logits) if args.logits else predict(args, run, weights)
     return tell(run, model, found, wanted)
 

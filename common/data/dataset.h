@@ -5,7 +5,7 @@
  * indices.npy (CSC: for vertex v the sources of its in-edges), and optionally edge_weight.npy,
  * node_feat.npy, node_label.npy, train_idx.npy, val_idx.npy, test_idx.npy, vertex_map.npy,
  * train_edges.npy, val_edges.npy, test_edges.npy, and beside each its weights and its negatives,
- * edge_time.npy and node_time.npy.
+ * edge_time.npy, node_time.npy and edge_feat.npy.
  * Files are mapped read-only and shared, so every process of a job uses the same page-cache pages;
  * nothing is copied. Only indptr given as 32-bit integers, labels not given as int32, and lists,
  * pairs and a vertex map of 64 bits are converted into private memory.
@@ -129,7 +129,7 @@ enum sl_dataset_need {
     SL_NEED_WEIGHTS = 16, // edge weights, for weighted sampling
     // Times of edges and of seeds, for sampling by time.
     SL_NEED_TIMES = 128,
-    // Features of edges, of some relation of a typed graph.
+    // Features of edges, of a typed graph those of some relation.
     SL_NEED_EDGE_FEATURES = 256,
     // Whoever gives this looks for features by ds->shard. For others a shard is an error.
     SL_TAKES_SHARD = 32,

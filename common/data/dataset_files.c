@@ -61,6 +61,9 @@ static const struct {
     [SL_FILE_NODE_TIME] = {"node_time.npy", SL_NEED_TIMES,
                            "sampling by time needs it: the time of each vertex as a seed, whose "
                            "batch has no later edge (num_nodes, int64): numpy.save it"},
+    [SL_FILE_EDGE_FEAT] = {"edge_feat.npy", SL_NEED_EDGE_FEATURES,
+                           "model.edge_features needs it: a row for each edge, in the order of "
+                           "indices.npy (num_edges x any, float32 or float16)"},
 };
 
 const char *sl_dataset_file_name(enum sl_dataset_file f)
@@ -99,8 +102,12 @@ int sl_dataset_map_files(struct sl_dataset *ds, unsigned need,
         // Of a whole data set node_part.npy is what a partition left, for others.
         if ((f == SL_FILE_PART || f == SL_FILE_ROW) && ds->shard.count == 0)
             continue;
-        if ((f == SL_FILE_FEAT || f == SL_FILE_EDGE_TIME) && ds->typed.n_types)
+        if ((f == SL_FILE_FEAT || f == SL_FILE_EDGE_TIME || f == SL_FILE_EDGE_FEAT) &&
+            ds->typed.n_types)
             continue; // each type, or relation, has its own
+        // Mapped by who reads it: a job that does not read it does not depend on it.
+        if (f == SL_FILE_EDGE_FEAT && !(need & SL_NEED_EDGE_FEATURES) && !known)
+            continue;
         if (f == SL_FILE_FEAT && sl_dataset_stripes(ds->files, 0)) {
             SL_TRY(sl_dataset_map_stripes(ds, 0, known, &ds->files->npy[f]));
             continue;

@@ -38,6 +38,7 @@ enum sl_dataset_file {
     SL_FILE_TEST_NEG_TARGET,
     SL_FILE_EDGE_TIME,
     SL_FILE_NODE_TIME,
+    SL_FILE_EDGE_FEAT,
     SL_FILE_COUNT,
 };
 

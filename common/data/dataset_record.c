@@ -126,7 +126,8 @@ char *sl_dataset_cache_dir(void)
 static char *record_path(const char *dir, const struct sl_dataset *ds)
 {
     XXH128_hash_t h = XXH3_128bits(ds->path, strlen(ds->path));
-    const bool edges = ds->typed.n_types > 0 && sl_dataset_edge_feat_file(ds, 0);
+    const bool edges = ds->typed.n_types > 0 ? sl_dataset_edge_feat_file(ds, 0) != NULL
+                                             : ds->files->npy[SL_FILE_EDGE_FEAT].map != NULL;
     char *path;
     int n = asprintf(&path, "%s/dataset-%016" PRIx64 "%016" PRIx64 "%s.json", dir,
                      (uint64_t)h.high64, (uint64_t)h.low64, edges ? "-edges" : "");

@@ -510,14 +510,14 @@ static bool is_real(enum sl_dtype dtype)
     return dtype == SL_DTYPE_F32 || dtype == SL_DTYPE_F16;
 }
 
-static int check_edge_features(const struct sl_dataset *ds, const struct sl_typed_file *file,
-                               struct sl_relation *r)
+static int check_edge_features(const struct sl_dataset *ds, const char *name,
+                               const struct sl_npy *npy, struct sl_relation *r)
 {
-    const struct sl_npy_header *h = &file->npy.head;
+    const struct sl_npy_header *h = &npy->head;
     const uint64_t dim = h->ndim == 2 ? h->shape[1] : 1; // one number an edge is a column
-    if (!file->npy.map)
+    if (!npy->map)
         return SL_OK;
-    const struct sl_dataset_found found = sl_dataset_describe_npy(ds, file->name, &file->npy);
+    const struct sl_dataset_found found = sl_dataset_describe_npy(ds, name, npy);
     if (!is_real(h->dtype))
         return sl_fail(SL_EFORMAT,
                        "%s, wanted float32 or float16 for model.edge_features: save "
@@ -526,11 +526,11 @@ static int check_edge_features(const struct sl_dataset *ds, const struct sl_type
     if (h->ndim < 1 || h->ndim > 2 || h->shape[0] != r->n_edges || dim == 0 || dim > INT32_MAX)
         return sl_fail(SL_EFORMAT,
                        "%s, wanted (edges, numbers of each) for model.edge_features: metadata.json "
-                       "says %" PRIu64 " edges of the relation",
-                       found.text, r->n_edges);
+                       "says %" PRIu64 " edges%s",
+                       found.text, r->n_edges, ds->typed.n_types ? " of the relation" : "");
     r->feat_dim = (uint32_t)dim;
     r->feat_dtype = h->dtype;
-    r->feat = file->npy.data;
+    r->feat = npy->data;
     return SL_OK;
 }
 
@@ -560,9 +560,13 @@ int sl_dataset_check_types(struct sl_dataset *ds)
     for (uint32_t i = 0; i < ds->typed.n_relations; i++) {
         const struct sl_typed_file *file = sl_dataset_edge_feat_file(ds, i);
         if (file)
-            SL_TRY(check_edge_features(ds, file, &ds->typed.relation[i]));
+            SL_TRY(check_edge_features(ds, file->name, &file->npy, &ds->typed.relation[i]));
     }
-    return SL_OK;
+    if (ds->typed.n_types > 0)
+        return SL_OK;
+    ds->typed.plain = (struct sl_relation){.n_edges = ds->n_edges};
+    return check_edge_features(ds, sl_dataset_file_name(SL_FILE_EDGE_FEAT),
+                               &ds->files->npy[SL_FILE_EDGE_FEAT], &ds->typed.plain);
 }
 
 // ---- edges --------------------------------------------------------------------------------------

@@ -80,8 +80,8 @@ uint64_t sl_dataset_feat_plan(const struct sl_dataset *ds, bool full)
     uint64_t sum = 0;
     for (uint32_t i = 0; i < ds->typed.n_types; i++)
         sum += plan_of(bytes_of(&ds->typed.type[i]), full);
-    for (uint32_t i = 0; i < ds->typed.n_relations; i++)
-        sum += plan_of(sl_relation_feature_bytes(&ds->typed.relation[i]), full);
+    for (uint32_t i = 0; i < sl_typed_edge_sets(&ds->typed); i++)
+        sum += plan_of(sl_relation_feature_bytes(sl_typed_edge_set(&ds->typed, i)), full);
     if (ds->feat)
         sum += plan_of(sl_dataset_rows(ds) * ds->feat_dim * sl_dtype_bytes(ds->feat_dtype), full);
     return sum;
@@ -196,12 +196,13 @@ static int validate_features(struct sl_dataset *ds, bool full, int threads,
         if (t->feat)
             SL_TRY(validate_matrix(ds, &f, full, threads, watch));
     }
-    for (uint32_t i = 0; i < ds->typed.n_relations; i++) {
-        const struct sl_relation *r = &ds->typed.relation[i];
+    for (uint32_t i = 0; i < sl_typed_edge_sets(&ds->typed); i++) {
+        const struct sl_relation *r = sl_typed_edge_set(&ds->typed, i);
         if (!r->feat)
             continue;
-        const struct features f = {sl_dataset_edge_feat_file(ds, i)->name, r->feat, r->feat_dtype,
-                                   r->n_edges, r->feat_dim};
+        const struct features f = {ds->typed.n_types ? sl_dataset_edge_feat_file(ds, i)->name
+                                                     : sl_dataset_file_name(SL_FILE_EDGE_FEAT),
+                                   r->feat, r->feat_dtype, r->n_edges, r->feat_dim};
         SL_TRY(validate_matrix(ds, &f, full, threads, watch));
     }
     const struct features f = {"node_feat.npy", ds->feat, ds->feat_dtype, sl_dataset_rows(ds),
@@ -292,7 +293,7 @@ int sl_dataset_validate(struct sl_dataset *ds, bool full, int threads,
     const struct sl_npy *npy = ds->files->npy;
     uint64_t start_ns = sl_now_ns(), n_bytes = sl_dataset_feat_plan(ds, full);
     for (int f = 0; f < SL_FILE_COUNT; f++)
-        n_bytes += f == SL_FILE_FEAT ? 0 : npy[f].file_bytes;
+        n_bytes += f == SL_FILE_FEAT || f == SL_FILE_EDGE_FEAT ? 0 : npy[f].file_bytes;
     if (watch)
         watch->begin(watch->ctx, n_bytes);
     SL_TRY(sl_dataset_validate_offsets(ds, threads));

@@ -65,11 +65,22 @@ struct sl_typed {
     uint64_t n_rows;             // of all relations
     struct sl_vertex_type *type; // the first is the one with labels
     struct sl_relation *relation;
-    uint32_t listed; // the type that train_idx.npy and so on list vertices of
+    struct sl_relation plain; // of a plain graph: all its edges; else empty
+    uint32_t listed;          // the type that train_idx.npy and so on list vertices of
     // The relation of the pairs in train_edges.npy and so on, and of a job of links that which it
     // learns (sl_config_choose_items()). SL_NO_RELATION: nothing says which.
     uint32_t linked;
 };
+
+// Sets of edges that may have features: relations, or all edges of a plain graph.
+static inline uint32_t sl_typed_edge_sets(const struct sl_typed *t)
+{
+    return t->n_types ? t->n_relations : 1;
+}
+static inline const struct sl_relation *sl_typed_edge_set(const struct sl_typed *t, uint32_t i)
+{
+    return t->n_types ? &t->relation[i] : &t->plain;
+}
 
 // The row of vertex v, which is of the relation's target type.
 static inline uint64_t sl_relation_row(const struct sl_typed *t, const struct sl_relation *r,

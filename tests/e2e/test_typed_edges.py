@@ -199,7 +199,7 @@ def test_what_cannot_be_is_refused(box):
         result.error(status, *parts)
         assert not os.path.exists(box.path("runs/bad"))
 
-    said(2, r"model\.edge_features: found", 'only with "rgat"',
+    said(2, r"model\.edge_features: found", 'only with "gat", "gatv2" or "rgat"',
          model={"kind": "hgt", "layers": 2, "hidden": 16, "heads": 2, "edge_features": True})
     folder = box.path("data")
     shutil.copytree(papers(box), folder)

@@ -7,7 +7,8 @@ Run it where torch and torch_geometric are installed; sluice itself needs neithe
 
 The models are built by scripts/check_pyg.py, which has PinSAGE too. The graph has a hub, self-loops
 (two of them at one vertex), vertices without in-edges, one without any edge. All is computed in
-double precision. The file has the graph (indptr, indices, x, labels, seeds) and for each case CASE
+double precision. The file has the graph (indptr, indices, x, edge_x, labels, seeds) and for each
+case CASE
 
     note CASE           the "model" of a job, as JSON
     note CASE.tensors   names and shapes in the order of the state_dict, as JSON
@@ -32,7 +33,7 @@ sys.path[:0] = [os.path.join(HERE, "..", "..", "scripts"), os.path.dirname(HERE)
 from check_pyg import build  # noqa: E402
 from tensors import write_tensors  # noqa: E402
 
-NODES, FEATURES, HIDDEN, CLASSES = 14, 7, 6, 3
+NODES, FEATURES, EDGE_FEATURES, HIDDEN, CLASSES = 14, 7, 4, 6, 3
 
 KINDS = {
     "graphsage": {"kind": "graphsage"},
@@ -47,6 +48,10 @@ KINDS = {
     "gcn-plain": {"kind": "gcn", "self_loops": False},
     "gatv2": {"kind": "gatv2", "heads": 2},
     "gatv2-residual": {"kind": "gatv2", "heads": 3, "residual": True},
+    "gat-edges": {"kind": "gat", "heads": 2, "edge_features": True},
+    "gat-edges-residual": {"kind": "gat", "heads": 3, "residual": True, "edge_features": True},
+    "gatv2-edges": {"kind": "gatv2", "heads": 2, "edge_features": True},
+    "gatv2-edges-residual": {"kind": "gatv2", "heads": 3, "residual": True, "edge_features": True},
 }
 # layers, norm, activation, jumping: every pair of options at least once
 SHAPES = [
@@ -96,9 +101,10 @@ def fill(model):
             t.uniform_(-0.7, 0.7)
 
 
-def case(number, options, x, labels, edge_index):
+def case(number, options, x, labels, edge_index, edge_x):
     torch.manual_seed(17 + number)
-    model = build(options, FEATURES, CLASSES)
+    model = build(options, FEATURES, CLASSES, EDGE_FEATURES)
+    given = {"edge_attr": edge_x} if options.get("edge_features") else {}
     eps = options.get("eps")
     with torch.no_grad():
         fill(model)
@@ -108,10 +114,10 @@ def case(number, options, x, labels, edge_index):
     model = model.double().eval()
     before = {k: v.clone() for k, v in model.state_dict().items()}
     with torch.no_grad():
-        logits = model(x, edge_index)
+        logits = model(x, edge_index, **given)
     model.train()
     loss = torch.nn.functional.cross_entropy(
-        model(x, edge_index), labels, reduction="sum", ignore_index=-1
+        model(x, edge_index, **given), labels, reduction="sum", ignore_index=-1
     )
     loss.backward()
     after, learned = model.state_dict(), dict(model.named_parameters())
@@ -140,10 +146,12 @@ def main():
     labels = torch.randint(0, CLASSES, (NODES,))
     labels[[2, 5, 8, 11]] = -1
     edge_index = torch.tensor(edges).t().contiguous()
+    edge_x = torch.randn(len(edges), EDGE_FEATURES)
     arrays = {
         "indptr": indptr,
         "indices": indices,
         "x": x,
+        "edge_x": edge_x,
         "labels": labels,
         "seeds": [3, 0, 10, 7, 13, 9, 12],
     }
@@ -161,7 +169,9 @@ def main():
         name = f"{kind}-{layers}-{norm}-{activation}-{jumping}"
         names.append(name)
         notes[name] = json.dumps(model)
-        notes[f"{name}.tensors"], out = case(number, model, x.double(), labels, edge_index)
+        notes[f"{name}.tensors"], out = case(
+            number, model, x.double(), labels, edge_index, edge_x.double()
+        )
         arrays.update({f"{name}/{key}": value for key, value in out.items()})
     made = (
         f"torch {torch.__version__}, torch_geometric {torch_geometric.__version__}, "

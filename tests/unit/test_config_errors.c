@@ -620,7 +620,7 @@ static const struct mistake mistakes[] = {
     {KIND("rsage", ", \"jumping\": \"cat\""), SL_EINVAL, {"model.jumping: found", "rsage"}},
     {KIND("hgt", ", \"edge_features\": true"),
      SL_EINVAL,
-     {"model.edge_features: found", "only with \"rgat\""}},
+     {"model.edge_features: found", "only with \"gat\", \"gatv2\" or \"rgat\":"}},
     {"{\"dataset\": \"d\", \"model\": {\"kind\": \"rgat\", \"edge_features\": true}, "
      "\"sampler\": {\"kind\": \"walk\"}}",
      SL_EINVAL,

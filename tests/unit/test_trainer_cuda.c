@@ -20,7 +20,8 @@ static void assert_close(const char *what, const float *found, const float *want
 // One step, or with `training` off one evaluation, on both.
 static void compare_step(struct scene *s, struct sl_block *b, bool training)
 {
-    const size_t x_bytes = (size_t)b->n_input * FEATURES * sizeof(float);
+    const size_t x_bytes = sl_edge_rows_end(b, s->g.ds.typed.plain.feat_dim,
+                                            (uint64_t)b->n_input * FEATURES * sizeof(float), NULL);
     const size_t g_bytes = s->cpu.n_params * sizeof(float);
     float *x = fixture_input(&s->g.ds, b), *wanted = fixture_alloc(g_bytes);
     float *far_x = gpu_put(gpu, x, x_bytes), *far_gradient = gpu_put(gpu, wanted, g_bytes);
@@ -312,6 +313,18 @@ LOOP_TEST(inference_is_that_of_cpu_cores, SL_MODEL_GRAPHSAGE, SL_MODEL_PINSAGE +
     for (int v = 0; v < VARIANTS; v++) {
         struct sl_config c = config_of(_i, v);
         compare_inference(&c, v & 2, steps[v % 3]);
+    }
+}
+
+LOOP_TEST(edges_have_features, 0, 2)
+{
+    static const enum sl_model_kind kinds[] = {SL_MODEL_GAT, SL_MODEL_GATV2};
+    open_gpu();
+    for (int v = 0; v < VARIANTS; v++) {
+        struct sl_config c = config_of(kinds[_i], v);
+        c.model.edge_features = true;
+        step_of(&c, SEEDS, false, v & 2);
+        compare_inference(&c, v & 2, v & 1 ? 25 : 7);
     }
 }
 

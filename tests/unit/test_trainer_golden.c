@@ -59,6 +59,8 @@ static void load_graph(struct golden *t)
     float *x = array_of(t, "", "x", 0, &n_x);
     n--;
     float *labels = array_of(t, "", "labels", n, NULL);
+    uint64_t n_edge_x;
+    float *edge_x = array_of(t, "", "edge_x", 0, &n_edge_x);
     t->g = fixture_graph((uint32_t)n, (uint32_t)(n_x / n), 3, 1);
     for (uint64_t v = 0; v <= n; v++)
         t->g.indptr[v] = (uint64_t)indptr[v];
@@ -66,6 +68,8 @@ static void load_graph(struct golden *t)
     for (uint64_t e = 0; e < n_edges; e++)
         t->g.indices[e] = (uint32_t)indices[e];
     memcpy(t->g.feat, x, n_x * sizeof *x);
+    fixture_add_edge_features(&t->g, (uint32_t)(n_edge_x / n_edges), 1);
+    memcpy(t->g.edge_feat, edge_x, n_edge_x * sizeof *edge_x);
     t->everybody = fixture_alloc(n * sizeof *t->everybody);
     for (uint64_t v = 0; v < n; v++) {
         t->g.label[v] = (int32_t)labels[v];
@@ -75,6 +79,7 @@ static void load_graph(struct golden *t)
     free(indices);
     free(x);
     free(labels);
+    free(edge_x);
 }
 
 static void golden_open(struct golden *t)
@@ -142,6 +147,7 @@ static struct sl_config config_of(const cJSON *model)
     c.model.jumping = (enum sl_jumping_kind)word_of(model, "jumping", jumpings, 4);
     c.model.heads = (uint32_t)number_of(model, "heads", 1);
     c.model.residual = number_of(model, "residual", 0) > 0;
+    c.model.edge_features = number_of(model, "edge_features", 0) > 0;
     c.model.eps = number_of(model, "eps", 0);
     c.model.train_eps = number_of(model, "train_eps", 0) > 0;
     c.model.self_loops = number_of(model, "self_loops", 1) > 0;
@@ -180,8 +186,8 @@ static void scene_open(const struct golden *t, const char *name, const struct sl
     cJSON_Delete(model);
     memset(s, 0, sizeof *s);
     s->name = name;
-    ck_assert_msg(fixture_model(&s->m, &c, t->g.ds.feat_dim, t->g.ds.n_classes, kernels) == SL_OK,
-                  "%s: %s", name, sl_error_message());
+    ck_assert_msg(fixture_model_of(&s->m, &c, &t->g.ds, kernels) == SL_OK, "%s: %s", name,
+                  sl_error_message());
     s->m.self_loops = &t->loops;
     check_tensors(t, s);
     s->params = array_of(t, name, "/params", s->m.n_params, NULL);

@@ -42,6 +42,8 @@ static inline void scene_init(struct scene *s, const struct sl_config *c, bool c
 {
     *s = (struct scene){.g = fixture_graph(NODES, FEATURES, CLASSES, 17)};
     fixture_add_loops(&s->g);
+    if (c->model.edge_features)
+        fixture_add_edge_features(&s->g, 3, 23);
     s->objective = (struct sl_objective){.task = SL_TASK_MULTICLASS, .n_outputs = CLASSES};
     if (sl_config_is_links(c))
         assert_ok(sl_objective_init(&s->objective, c, &s->g.ds));
@@ -50,9 +52,10 @@ static inline void scene_init(struct scene *s, const struct sl_config *c, bool c
         for (uint32_t k = 0; k < CLASSES; k++)
             s->objective.class_weight[k] = 0.5f + (float)k;
     }
-    assert_ok(sl_model_init(&s->cpu, c, FEATURES, NULL, &s->objective, sl_device_host(),
+    const struct sl_typed *typed = &s->g.ds.typed;
+    assert_ok(sl_model_init(&s->cpu, c, FEATURES, typed, &s->objective, sl_device_host(),
                             sl_kernels_cpu()));
-    assert_ok(sl_model_init(&s->far, c, FEATURES, NULL, &s->objective, gpu, on_gpu));
+    assert_ok(sl_model_init(&s->far, c, FEATURES, typed, &s->objective, gpu, on_gpu));
     if (sl_model_needs_self_loops(&s->cpu)) {
         assert_ok(sl_self_loops_find(&s->g.ds, 1, &s->loops));
         if (sl_model_needs_out_degrees(&s->cpu))

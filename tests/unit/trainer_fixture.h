@@ -20,6 +20,7 @@
 #include "config/config.h"
 #include "kernels/kernels.h"
 #include "tests/unit/asserts.h"
+#include "trainer/feed/edge_rows.h"
 #include "trainer/model/model.h"
 
 static inline void *fixture_alloc_aligned(size_t bytes, size_t alignment)
@@ -66,7 +67,7 @@ struct fixture_graph {
     struct sl_dataset ds;
     uint64_t *indptr;
     uint32_t *indices;
-    float *feat;
+    float *feat, *edge_feat;
     int32_t *label;
     uint32_t *split[SL_SPLIT_COUNT];
 };
@@ -147,6 +148,19 @@ static inline void fixture_add_loops(struct fixture_graph *g)
     g->ds.n_edges = e;
 }
 
+// Gives its edges features; once all of them are there.
+static inline void fixture_add_edge_features(struct fixture_graph *g, uint32_t dim, uint64_t seed)
+{
+    struct fixture_rng r = {.seed = seed};
+    g->edge_feat = fixture_alloc(g->ds.n_edges * dim * sizeof *g->edge_feat);
+    for (uint64_t i = 0; i < g->ds.n_edges * dim; i++)
+        g->edge_feat[i] = fixture_float(&r, 1);
+    g->ds.typed.plain = (struct sl_relation){.n_edges = g->ds.n_edges,
+                                             .feat_dim = dim,
+                                             .feat_dtype = SL_DTYPE_F32,
+                                             .feat = g->edge_feat};
+}
+
 static inline uint32_t fixture_own_loops(const struct sl_dataset *ds, uint32_t v)
 {
     uint32_t loops = 0;
@@ -160,6 +174,7 @@ static inline void fixture_graph_free(struct fixture_graph *g)
     free(g->indptr);
     free(g->indices);
     free(g->feat);
+    free(g->edge_feat);
     free(g->label);
     for (int s = 0; s < SL_SPLIT_COUNT; s++)
         free(g->split[s]);
@@ -169,13 +184,14 @@ static inline void fixture_graph_free(struct fixture_graph *g)
 
 // Neighbours of v that a hop takes: a run of its list that starts somewhere and wraps around.
 static inline uint32_t fixture_pick(const struct sl_dataset *ds, uint32_t v, int64_t fanout,
-                                    uint32_t hop, uint32_t *out)
+                                    uint32_t hop, uint32_t *out, uint64_t *ids)
 {
     uint64_t degree = sl_dataset_degree(ds, v);
     uint64_t n = fanout < 0 ? degree : SL_MIN(degree, (uint64_t)fanout);
     for (uint64_t i = 0; i < n; i++) {
         uint64_t at = (i + (n < degree ? v * 7u + hop : 0)) % degree;
-        out[i] = ((const uint32_t *)ds->indices)[ds->indptr[v] + at];
+        ids[i] = ds->indptr[v] + at;
+        out[i] = ((const uint32_t *)ds->indices)[ids[i]];
     }
     return (uint32_t)n;
 }
@@ -184,6 +200,7 @@ struct fixture_arrays {
     uint32_t *nodes, n_nodes;
     uint32_t *local; // (graph) local id + 1
     uint32_t *indptr[SL_MAX_HOPS], *indices[SL_MAX_HOPS];
+    uint64_t *ids[SL_MAX_HOPS];
 };
 
 static inline uint32_t fixture_local(struct fixture_arrays *t, uint32_t v)
@@ -229,6 +246,8 @@ static inline uint64_t fixture_write(char *base, struct sl_block *b, const struc
         struct sl_block_hop *hop = &b->hop[h];
         hop->indptr_offset = fixture_put(base, &at, t->indptr[h], (hop->n_dst + 1) * 4ull);
         hop->indices_offset = fixture_put(base, &at, t->indices[h], hop->n_edges * 4ull);
+        if (b->flags & SL_BLOCK_HAS_EDGE_IDS)
+            hop->edge_ids_offset = fixture_put(base, &at, t->ids[h], hop->n_edges * 8ull);
     }
     b->bytes = at;
     if (base)
@@ -239,7 +258,7 @@ static inline uint64_t fixture_write(char *base, struct sl_block *b, const struc
     return at;
 }
 
-// The block of `seeds`; to be freed with free().
+// The block of `seeds`, with numbers of edges that have features; to be freed with free().
 static inline struct sl_block *fixture_block(const struct sl_dataset *ds, const uint32_t *seeds,
                                              uint32_t n_seeds, uint32_t n_hops,
                                              const int64_t *fanout, uint32_t epoch, uint64_t batch)
@@ -254,6 +273,8 @@ static inline struct sl_block *fixture_block(const struct sl_dataset *ds, const 
                          .epoch = epoch,
                          .n_hops = n_hops,
                          .n_seeds = n_seeds};
+    if (ds->typed.plain.feat_dim > 0)
+        b.flags |= SL_BLOCK_HAS_EDGE_IDS;
     for (uint32_t i = 0; i < n_seeds; i++)
         fixture_local(&t, seeds[i]);
     b.n_nodes[0] = n_seeds;
@@ -262,8 +283,9 @@ static inline struct sl_block *fixture_block(const struct sl_dataset *ds, const 
         uint32_t n_dst = b.n_nodes[h], e = 0;
         t.indptr[h] = fixture_alloc((n_dst + 1) * 4ull);
         t.indices[h] = fixture_alloc((ds->n_edges + 1) * 4);
+        t.ids[h] = fixture_alloc((ds->n_edges + 1) * 8);
         for (uint32_t i = 0; i < n_dst; i++) {
-            uint32_t n = fixture_pick(ds, t.nodes[i], fanout[h], h, pick);
+            uint32_t n = fixture_pick(ds, t.nodes[i], fanout[h], h, pick, t.ids[h] + e);
             for (uint32_t k = 0; k < n; k++)
                 t.indices[h][e++] = fixture_local(&t, pick[k]);
             t.indptr[h][i + 1] = e;
@@ -279,6 +301,7 @@ static inline struct sl_block *fixture_block(const struct sl_dataset *ds, const 
     for (uint32_t h = 0; h < n_hops; h++) {
         free(t.indptr[h]);
         free(t.indices[h]);
+        free(t.ids[h]);
     }
     free(pick);
     free(t.nodes);
@@ -390,10 +413,16 @@ static inline void *fixture_halve(struct fixture_graph *g, uint32_t dim)
     return p;
 }
 
-// Features of the block's input nodes, f32. (n_input, feat_dim)
+// Features of the block's input nodes, f32 (n_input, feat_dim), and behind them those of its edges.
 static inline float *fixture_input(const struct sl_dataset *ds, const struct sl_block *b)
 {
-    float *x = fixture_alloc((uint64_t)b->n_input * ds->feat_dim * sizeof *x);
+    const uint64_t vertices = (uint64_t)b->n_input * ds->feat_dim * sizeof(float);
+    struct sl_row_source source = {.dataset = ds};
+    float *x = fixture_alloc(sl_edge_rows_end(b, ds->typed.plain.feat_dim, vertices, NULL));
+    ck_assert_int_eq(
+        sl_edge_rows_copy_block(&source, sl_kernels_ref(), b, vertices, (char *)x + vertices),
+        SL_OK);
+    sl_row_source_fini(&source);
     for (uint32_t i = 0; i < b->n_input; i++)
         memcpy(x + (uint64_t)i * ds->feat_dim,
                (const float *)ds->feat + (uint64_t)sl_block_nodes(b)[i] * ds->feat_dim,
@@ -440,6 +469,14 @@ static inline int fixture_model(struct sl_model *m, const struct sl_config *c, u
 {
     return sl_model_init(m, c, feat_dim, NULL, fixture_objective(n_classes), sl_device_host(),
                          kernels);
+}
+
+// Of a data set, whose edges may have features.
+static inline int fixture_model_of(struct sl_model *m, const struct sl_config *c,
+                                   const struct sl_dataset *ds, const struct sl_kernels *kernels)
+{
+    return sl_model_init(m, c, ds->feat_dim, &ds->typed, fixture_objective(ds->n_classes),
+                         sl_device_host(), kernels);
 }
 
 static inline float *fixture_params(const struct sl_model *m, uint64_t seed)

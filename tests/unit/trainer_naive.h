@@ -11,7 +11,8 @@ struct naive {
     struct sl_config config;
     uint32_t layers, dims[SL_CONFIG_MAX_LAYERS + 1]; // features, hidden ..., classes
     const struct sl_block *block;
-    const float *x; // features before dropout
+    const float *x;                  // features before dropout
+    const struct sl_relation *edges; // NULL: the model does not read their features
     // Dropout masks, 0 or 1 / (1 - rate): of the input and of each hidden layer's output; or NULL.
     float *mask[SL_CONFIG_MAX_LAYERS];
     float *attention_mask[SL_CONFIG_MAX_LAYERS]; // (edges with the vertices themselves, heads)
@@ -77,6 +78,7 @@ static inline struct naive naive_make(const struct sl_config *c, const struct sl
                                       const struct sl_block *b, const float *x, bool training)
 {
     struct naive n = {.config = *c, .layers = c->model.layers, .block = b, .x = x};
+    n.edges = c->model.edge_features ? &ds->typed.plain : NULL;
     n.dims[0] = ds->feat_dim;
     for (uint32_t l = 1; l < n.layers; l++)
         n.dims[l] = c->model.hidden;
@@ -230,12 +232,50 @@ static inline void naive_gcn(const struct naive_step *s, const double **p)
     naive_edges_free(&e);
 }
 
+// What a matrix (all, width of the edges' features) makes of each edge's, an edge's row beside that
+// of naive_edges() with the vertices themselves, whose features are the mean of their edges';
+// zeros where they have none. To be freed.
+static inline double *naive_edge_rows(const struct naive *n, uint32_t h, const double *w,
+                                      uint32_t all)
+{
+    const struct sl_block_view b = sl_block_here(n->block);
+    const uint32_t *indptr = sl_view_indptr(b, h), *indices = sl_view_indices(b, h);
+    const uint64_t *ids = sl_view_edge_ids(b, h), dim = n->edges ? n->edges->feat_dim : 0;
+    const uint32_t n_dst = n->block->n_nodes[h];
+    double *out = fixture_alloc(((uint64_t)n->block->hop[h].n_edges + n_dst) * all * sizeof *out);
+    double *row = fixture_alloc((dim + 1) * sizeof *row), *mean = fixture_alloc(dim * sizeof *mean);
+    uint64_t at = 0;
+    for (uint32_t i = 0; dim > 0 && i < n_dst; i++) {
+        double others = 0;
+        memset(mean, 0, dim * sizeof *mean);
+        for (uint32_t k = indptr[i]; k < indptr[i + 1]; k++) {
+            if (indices[k] == i)
+                continue;
+            for (uint64_t c = 0; c < dim; c++)
+                row[c] = ((const float *)n->edges->feat)[ids[k] * dim + c];
+            naive_product(w, all, (uint32_t)dim, row, out + all * at++);
+            naive_add(mean, row, dim, 1);
+            others++;
+        }
+        for (uint64_t c = 0; c < dim && others > 0; c++)
+            mean[c] /= others;
+        naive_product(w, all, (uint32_t)dim, mean, out + all * at++);
+    }
+    free(row);
+    free(mean);
+    return out;
+}
+
 static inline void naive_gat(const struct naive_step *s, const double **p)
 {
     uint32_t heads = s->n->config.model.heads, width = s->last ? s->d_out : s->d_out / heads;
     uint32_t all = heads * width;
+    const uint64_t dim = s->n->edges ? s->n->edges->feat_dim : 0;
     const double *att_src = naive_take(p, all), *att_dst = naive_take(p, all);
+    const double *att_edge = naive_take(p, dim ? all : 0);
     const double *bias = naive_take(p, s->d_out), *lin = naive_take(p, (uint64_t)all * s->d_in);
+    const double *lin_edge = naive_take(p, all * dim);
+    double *of_edges = naive_edge_rows(s->n, s->n->layers - 1 - s->l, lin_edge, all);
     const double *res =
         s->n->config.model.residual ? naive_take(p, (uint64_t)s->d_out * s->d_in) : NULL;
     struct naive_edges e = naive_edges(s->n->block, s->n->layers - 1 - s->l, false, true);
@@ -255,6 +295,9 @@ static inline void naive_gat(const struct naive_step *s, const double **p)
             for (uint32_t k = e.indptr[i]; k < e.indptr[i + 1]; k++) {
                 double score = at + naive_dot(att_src + h * width,
                                               z + (uint64_t)e.from[k] * all + h * width, width);
+                if (dim > 0)
+                    score += naive_dot(att_edge + h * width,
+                                       of_edges + (uint64_t)k * all + h * width, width);
                 alpha[k] = exp(score > 0 ? score : 0.2 * score);
                 sum += alpha[k];
             }
@@ -265,17 +308,19 @@ static inline void naive_gat(const struct naive_step *s, const double **p)
                               (s->last ? heads : 1));
         }
     }
+    free(of_edges);
     free(alpha);
     free(z);
     naive_edges_free(&e);
 }
 
-// <att, leaky(l + r)>
-static inline double naive_pair(const double *att, const double *l, const double *r, uint32_t n)
+// <att, leaky(l + r + e)>
+static inline double naive_pair(const double *att, const double *l, const double *r,
+                                const double *e, uint32_t n)
 {
     double sum = 0;
     for (uint32_t c = 0; c < n; c++)
-        sum += att[c] * (l[c] + r[c]) * (l[c] + r[c] > 0 ? 1 : 0.2);
+        sum += att[c] * (l[c] + r[c] + e[c]) * (l[c] + r[c] + e[c] > 0 ? 1 : 0.2);
     return sum;
 }
 
@@ -287,6 +332,8 @@ static inline void naive_gatv2(const struct naive_step *s, const double **p)
     const double *att = naive_take(p, all), *bias = naive_take(p, s->d_out);
     const double *lin_l = naive_take(p, matrix), *bias_l = naive_take(p, all);
     const double *lin_r = naive_take(p, matrix), *bias_r = naive_take(p, all);
+    const double *lin_edge = naive_take(p, s->n->edges ? (uint64_t)all * s->n->edges->feat_dim : 0);
+    double *of_edges = naive_edge_rows(s->n, s->n->layers - 1 - s->l, lin_edge, all);
     const double *res =
         s->n->config.model.residual ? naive_take(p, (uint64_t)s->d_out * s->d_in) : NULL;
     struct naive_edges e = naive_edges(s->n->block, s->n->layers - 1 - s->l, false, true);
@@ -308,14 +355,16 @@ static inline void naive_gatv2(const struct naive_step *s, const double **p)
         for (uint32_t h = 0; h < heads; h++) {
             double sum = 0, *lh = l + h * width;
             for (uint32_t k = e.indptr[i]; k < e.indptr[i + 1]; k++)
-                sum += alpha[k] = exp(naive_pair(att + h * width, lh + (uint64_t)e.from[k] * all,
-                                                 r + h * width, width));
+                sum += alpha[k] =
+                    exp(naive_pair(att + h * width, lh + (uint64_t)e.from[k] * all, r + h * width,
+                                   of_edges + (uint64_t)k * all + h * width, width));
             for (uint32_t k = e.indptr[i]; k < e.indptr[i + 1]; k++)
                 naive_add(y + (s->last ? 0 : h * width), lh + (uint64_t)e.from[k] * all, width,
                           alpha[k] / sum * (mask ? mask[(uint64_t)k * heads + h] : 1) /
                               (s->last ? heads : 1));
         }
     }
+    free(of_edges);
     free(alpha);
     free(r);
     free(l);

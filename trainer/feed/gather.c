@@ -8,6 +8,7 @@
 #include "common/base/error.h"
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
+#include "trainer/feed/edge_rows.h"
 #include "trainer/feed/gather_internal.h"
 #include "trainer/feed/hop.h"
 #include "trainer/feed/typed_block.h"
@@ -83,12 +84,19 @@ static uint32_t rows_of(const struct sl_gather *g, const struct sl_block *block)
     return g->near_rows ? block->n_nodes[block->n_hops - 1] : block->n_input;
 }
 
+// Bytes of a plain block's rows of vertices.
+static uint64_t vertex_bytes(const struct sl_gather *g, const struct sl_block *block)
+{
+    return (uint64_t)rows_of(g, block) * width_of(g) * sizeof(float);
+}
+
 // Bytes of a block's rows where they are computed with.
 static uint64_t bytes_of(const struct sl_gather *g, const struct sl_block *block)
 {
     const struct sl_typed *typed = &g->source.dataset->typed;
-    return sl_gather_is_typed(block) ? sl_typed_block_bytes(block, typed, g->half)
-                                     : (uint64_t)rows_of(g, block) * width_of(g) * sizeof(float);
+    return sl_gather_is_typed(block)
+               ? sl_typed_block_bytes(block, typed, g->half)
+               : sl_edge_rows_end(block, typed->plain.feat_dim, vertex_bytes(g, block), NULL);
 }
 
 // --- on CPU cores --------------------------------------------------------------------------------
@@ -111,16 +119,13 @@ static int place_read(struct sl_gather_job *j, const struct sl_row_split *s)
                                    s->miss_to, s->n_misses, j->n_rows, j->to->x);
 }
 
-static int on_host(struct sl_gather_job *j)
+static int vertices_on_host(struct sl_gather_job *j)
 {
     struct sl_gather *g = j->g;
     const struct sl_kernels *kernels = g->compute.kernels;
     const struct sl_dataset *ds = g->source.dataset;
     const struct sl_block *block = j->block;
     const uint32_t n = j->n_rows;
-    j->to->block = sl_block_here(block);
-    if (sl_gather_is_typed(block))
-        return sl_gather_types_on_host(j);
     if (j->dim == 0) // learned rows alone
         return SL_OK;
     if (!sl_gather_is_held(&j->spread) && !g->source.reader)
@@ -136,6 +141,18 @@ static int on_host(struct sl_gather_job *j)
         return place_read(j, &s);
     return kernels->gather_rows_to(ds->feat, j->dtype, ds->n_nodes, j->dim, s.miss_row, s.miss_to,
                                    s.n_misses, n, j->to->x);
+}
+
+static int on_host(struct sl_gather_job *j)
+{
+    struct sl_gather *g = j->g;
+    const uint64_t vertices = vertex_bytes(g, j->block);
+    j->to->block = sl_block_here(j->block);
+    if (sl_gather_is_typed(j->block))
+        return sl_gather_types_on_host(j);
+    SL_TRY(vertices_on_host(j));
+    return sl_edge_rows_copy_block(&g->source, g->compute.host, j->block, vertices,
+                                   (char *)j->to->x + vertices);
 }
 
 // --- on a GPU ------------------------------------------------------------------------------------
@@ -338,6 +355,20 @@ static int staged(struct sl_gather_job *j)
     return stage(j);
 }
 
+// Features of a plain block's edges, whose numbers have 64 bits, are the processor's to gather.
+static int stage_edges(struct sl_gather_job *j)
+{
+    struct sl_gather *g = j->g;
+    const struct sl_device *device = g->compute.device;
+    const uint64_t vertices = vertex_bytes(g, j->block), bytes = bytes_of(g, j->block) - vertices;
+    if (bytes == 0)
+        return SL_OK;
+    SL_TRY(sl_buffer_grow(&g->edge_rows, device, SL_BUFFER_HOST, bytes, "features of edges"));
+    SL_TRY(
+        sl_edge_rows_copy_block(&g->source, g->compute.host, j->block, vertices, g->edge_rows.p));
+    return device->copy((char *)j->to->x + vertices, g->edge_rows.p, bytes);
+}
+
 static int go(struct sl_gather_job *j, enum sl_gather_way way)
 {
     j->counts->hits = (struct sl_hits){0};
@@ -345,6 +376,8 @@ static int go(struct sl_gather_job *j, enum sl_gather_way way)
         SL_TRY(sl_gather_types_on_device(j, way == SL_GATHER_MAPPED));
     else
         SL_TRY(way == SL_GATHER_MAPPED ? mapped(j) : staged(j));
+    if (!sl_gather_is_typed(j->block))
+        SL_TRY(stage_edges(j));
     if (j->cache && j->cache->plan.n_parts > 0)
         SL_FAILPOINT(LENT_GATHERING);
     SL_TRY(j->g->compute.device->sync());

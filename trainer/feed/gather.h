@@ -62,7 +62,8 @@
  * processor's pinned memory. Hits come from the cache of their type. What is staged goes in one
  * copy: the processor lists the misses of all types by the ranks that the block has in its memory,
  * so nothing is waited for in between, and what the batch before has is taken from these lists.
- * Features of edges are always gathered by the processor, from files that are mapped.
+ * Features of edges are always gathered by the processor, from files that are mapped; of a plain
+ * block edge_rows.h says where they are.
  *
  * Buffers and lists grow to the largest batch met; nothing is allocated after that.
  */
@@ -101,7 +102,7 @@ enum sl_gather_way {
 struct sl_batch_buffer {
     struct sl_block_view block; // of the last batch
     // (n_input, feat_dim) its features: f32, or f16 as of `half`; the first of them alone as of
-    // `near_rows`; typed_block.h has others
+    // `near_rows`; behind them those of its edges (edge_rows.h); of types as typed_block.h has them
     void *x;
     struct sl_buffer arrays; // the block's copy on a GPU
     struct sl_buffer counts; // GPU: struct sl_batch_counts
@@ -127,7 +128,7 @@ struct sl_gather {
     struct sl_buffer device_lists; // their copy on a GPU
     struct sl_buffer rows;         // host: misses on their way, in the store's type
     struct sl_buffer staged;       // the same on the GPU
-    struct sl_buffer edge_rows;    // host: features of a typed block's edges on their way
+    struct sl_buffer edge_rows;    // host: features of a block's edges on their way
     struct sl_buffer type_hits;    // host: (n_types) input nodes of the last block that were hits;
                                    // and (n_types) that matched
     struct sl_buffer staged_types; // host: (n_types) what was staged of each

@@ -11,6 +11,7 @@ void sl_row_source_fini(struct sl_row_source *s)
 {
     sl_row_places_fini(&s->places);
     sl_buffer_fini(&s->raw);
+    sl_buffer_fini(&s->edges);
 }
 
 // Rows of a table that is in memory; the back end looks whether it has them.
@@ -200,9 +201,17 @@ int sl_rows_copy_typed(struct sl_row_source *s, const struct sl_kernels *kernels
 
 // --- features of edges ---------------------------------------------------------------------------
 
-// Rows of a run's edges. A kernel counts rows in 32 bits: windows of so many edges each.
-static int copy_run(struct sl_row_source *s, const struct sl_kernels *kernels,
-                    const struct sl_relation *r, const uint64_t *ids, uint32_t n, float *out)
+int sl_rows_fail_unnumbered(const struct sl_block *block)
+{
+    return sl_fail(SL_EPROTO,
+                   "block of batch %" PRIu64 ": has no numbers of edges, whose features are read: "
+                   "sampler and trainer do not agree on the job",
+                   block->batch);
+}
+
+// A kernel counts rows in 32 bits: windows of so many edges each.
+int sl_rows_copy_edge_set(struct sl_row_source *s, const struct sl_kernels *kernels,
+                          const struct sl_relation *r, const uint64_t *ids, uint32_t n, float *out)
 {
     const uint64_t window = s->edge_window ? s->edge_window : UINT32_MAX;
     const uint64_t row_bytes = r->feat_dim * sl_dtype_bytes(r->feat_dtype);
@@ -211,7 +220,8 @@ static int copy_run(struct sl_row_source *s, const struct sl_kernels *kernels,
     row = s->places.row;
     to = s->places.missing_at;
     for (uint32_t i = 0; i < n; i++)
-        if (ids[i] < r->first_edge || ids[i] - r->first_edge >= r->n_edges)
+        if (ids[i] != UINT64_MAX &&
+            (ids[i] < r->first_edge || ids[i] - r->first_edge >= r->n_edges))
             return sl_fail(SL_ERANGE,
                            "features of edges: edge %" PRIu64 ", wanted one from %" PRIu64
                            " to before %" PRIu64,
@@ -243,12 +253,10 @@ int sl_rows_copy_edges(struct sl_row_source *s, const struct sl_kernels *kernels
         if (r->feat_dim == 0 || sl_typed_edge_owner(block, run) != run)
             continue;
         if (!(block->flags & SL_BLOCK_HAS_EDGE_IDS))
-            return sl_fail(SL_EPROTO,
-                           "block of batch %" PRIu64 ": has no numbers of edges, whose features "
-                           "are read: sampler and trainer do not agree on the job",
-                           block->batch);
-        const int rc = copy_run(s, kernels, r, sl_run_edge_ids(sl_block_here(block), run),
-                                run->n_edges, (float *)(void *)((char *)out + first));
+            return sl_rows_fail_unnumbered(block);
+        const int rc =
+            sl_rows_copy_edge_set(s, kernels, r, sl_run_edge_ids(sl_block_here(block), run),
+                                  run->n_edges, (float *)(void *)((char *)out + first));
         if (rc < 0)
             return sl_fail_prefix(rc, "relation %s", sl_relation_text(typed, run->relation).text);
         first += sl_typed_edge_bytes(typed, run);

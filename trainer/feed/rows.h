@@ -23,6 +23,7 @@ struct sl_row_source {
     struct sl_row_cache shared;  // without slots there is none
     struct sl_row_places places; // of the last copy
     struct sl_buffer raw;        // rows on their way, in a type's own type of numbers
+    struct sl_buffer edges;      // lists of a plain graph's edges (edge_rows.h)
     // Edges whose numbers are counted in 32 bits at a time; 0: as many as these count.
     uint64_t edge_window;
 };
@@ -88,6 +89,12 @@ int sl_rows_copy_typed(struct sl_row_source *s, const struct sl_kernels *kernels
  */
 int sl_rows_copy_edges(struct sl_row_source *s, const struct sl_kernels *kernels,
                        const struct sl_block *block, uint64_t first, void *out);
+
+// Of one relation: row i of out for edge ids[i], n of them; where that is UINT64_MAX it stays as it
+// is. Errors as above.
+int sl_rows_copy_edge_set(struct sl_row_source *s, const struct sl_kernels *kernels,
+                          const struct sl_relation *r, const uint64_t *ids, uint32_t n, float *out);
+int sl_rows_fail_unnumbered(const struct sl_block *block); // SL_EPROTO
 
 // Of any block the rows of all its vertices, as they are stored; and their bytes in memory.
 int sl_rows_copy_block(struct sl_row_source *s, const struct sl_kernels *kernels,

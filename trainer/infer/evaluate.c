@@ -11,6 +11,7 @@
 #include "common/arena/arena.h"
 #include "common/arena/param_store.h"
 #include "common/arena/seat.h"
+#include "trainer/feed/edge_rows.h"
 #include "trainer/infer/score.h"
 #include "trainer/infer/typed_pieces.h"
 
@@ -176,6 +177,25 @@ static void offer_kept(const struct run *r, struct sl_infer_piece *piece)
         piece->kept_sums = &model->kept_sums;
 }
 
+// The features of the piece's edges, where the device reads them.
+static int place_edges(const struct run *r, struct sl_infer_piece *piece)
+{
+    struct sl_model *model = r->model;
+    const struct sl_layer_env *env = &model->env;
+    const struct sl_csr_view *l = &piece->lists;
+    const struct sl_edge_lists lists = {l->n_dst, l->n_edges, l->indptr, piece->list_ids};
+    const uint64_t n = (uint64_t)l->n_edges * model->options.edge_dim;
+    if (!piece->list_ids)
+        return SL_OK;
+    float *rows =
+        device_of(r)->is_host ? sl_layer_floats(env, n) : sl_layer_note(env, n * sizeof *rows);
+    if (!rows)
+        return SL_ENOMEM;
+    model->edges.dataset = r->ds;
+    SL_TRY(sl_edge_rows_copy(&model->edges, sl_kernels_cpu(), &lists, rows));
+    return sl_layer_upload_floats(env, rows, n, &piece->edges);
+}
+
 // The layer's output, with what surrounds it, at piece->y.
 static int compute(const struct run *r, struct sl_infer_piece *piece)
 {
@@ -197,6 +217,7 @@ static int compute(const struct run *r, struct sl_infer_piece *piece)
         sl_layer_tail_offer(around, sl_layer_bias(layer, r->params), false, &none);
     SL_TRY(sl_resident_place(&model->resident, &model->env, &x, !r->range->ids || r->io->x_most,
                              piece));
+    SL_TRY(place_edges(r, piece));
     struct sl_infer_piece offered = *piece;
     offered.after = &after;
     offered.is_run = !r->range->ids;
@@ -297,7 +318,8 @@ int sl_evaluate_layer(struct sl_model *model, const struct sl_dataset *ds, const
                    .d_in = which->d_in,
                    .gathers = layer == 0 && (model->features || sl_model_joins(model)),
                    .cold = io->x_cold && model->env.device->is_host,
-                   .self_edge = which->kind->self_edge && which->kind->self_edge(which)},
+                   .self_edge = which->kind->self_edge && which->kind->self_edge(which),
+                   .edge_floats = sl_model_edge_floats(model, layer)},
     };
     for (uint32_t at = 0; at < range->n;) {
         if (model->pulse && sl_heartbeat_stopping(model->pulse))

@@ -5,6 +5,7 @@
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/data/weightless.h"
+#include "trainer/feed/edge_rows.h"
 
 static uint64_t most_neighbours(const struct sl_cutter *c, uint64_t v)
 {
@@ -18,11 +19,12 @@ static uint64_t most_neighbours(const struct sl_cutter *c, uint64_t v)
 
 static uint64_t most_edges(const struct sl_cutter *c)
 {
-    if (c->cold)
-        return SL_INFER_COLD_EDGES;
-    if (c->env->device->is_host && !c->gathers)
-        return SL_INFER_PIECE_EDGES;
-    return SL_MIN((uint64_t)SL_INFER_PIECE_EDGES, (uint64_t)SL_INFER_PIECE_FLOATS / c->d_in);
+    uint64_t most = c->cold ? SL_INFER_COLD_EDGES : SL_INFER_PIECE_EDGES;
+    if (c->edge_floats > 0)
+        most = SL_MIN(most, (uint64_t)SL_INFER_PIECE_FLOATS / c->edge_floats);
+    if (c->cold || (c->env->device->is_host && !c->gathers))
+        return most;
+    return SL_MIN(most, (uint64_t)SL_INFER_PIECE_FLOATS / c->d_in);
 }
 
 uint32_t sl_cutter_rows(const struct sl_cutter *c, uint32_t at, uint64_t *n_edges)
@@ -66,6 +68,15 @@ static uint32_t drop_self_loops(uint32_t *list, uint32_t n, uint32_t v)
     return kept;
 }
 
+// The numbers of v's edges, as list_neighbours() has them, and behind them that of the vertex.
+static void number_edges(const struct sl_dataset *ds, uint32_t v, uint64_t *ids)
+{
+    for (uint64_t e = ds->indptr[v]; e < ds->indptr[v + 1]; e++)
+        if ((!ds->present || ds->present[e] > 0) && sl_dataset_source(ds, e) != v)
+            *ids++ = e;
+    *ids = SL_EDGE_OF_ITSELF;
+}
+
 // The neighbours of v at `ids`, and where these are counted their weights; *count of them.
 static int list_neighbours(const struct sl_cutter *c, uint32_t v, uint32_t *ids, float *weights,
                            uint32_t *count)
@@ -89,7 +100,8 @@ int sl_cutter_piece(const struct sl_cutter *c, uint32_t at, uint32_t rows, uint3
     uint32_t *indptr = sl_layer_note(c->env, ((size_t)rows + 1) * sizeof *indptr);
     uint32_t *indices = sl_layer_note(c->env, n_edges * sizeof *indices);
     float *weights = c->neighbours ? sl_layer_note(c->env, n_edges * sizeof *weights) : NULL;
-    if (!ids || !indptr || !indices || (c->neighbours && !weights))
+    uint64_t *numbers = c->edge_floats ? sl_layer_note(c->env, n_edges * sizeof *numbers) : NULL;
+    if (!ids || !indptr || !indices || (c->neighbours && !weights) || (c->edge_floats && !numbers))
         return SL_ENOMEM;
     uint32_t e = 0;
     for (uint32_t i = 0; i < rows; i++) {
@@ -98,6 +110,8 @@ int sl_cutter_piece(const struct sl_cutter *c, uint32_t at, uint32_t rows, uint3
         ids[i] = v;
         indptr[i] = e;
         SL_TRY(list_neighbours(c, v, indices + e, weights ? weights + e : NULL, &count));
+        if (numbers)
+            number_edges(c->dataset, v, numbers + e);
         e += count;
         if (!c->self_edge)
             continue;
@@ -115,5 +129,6 @@ int sl_cutter_piece(const struct sl_cutter *c, uint32_t at, uint32_t rows, uint3
     piece->graph = c->dataset;
     piece->self_loops = c->self_loops;
     piece->list_weights = weights;
+    piece->list_ids = numbers;
     return SL_OK;
 }

@@ -25,8 +25,7 @@
 enum {
     SL_INFER_PIECE_ROWS = 8192,
     SL_INFER_PIECE_EDGES = 1 << 20,
-    SL_INFER_PIECE_FLOATS = 1 << 26, // of its sources' rows, where they are brought along
-    SL_INFER_COLD_EDGES = 1 << 14,   // where each may be a page that is read for it: 64 MiB
+    SL_INFER_COLD_EDGES = 1 << 14, // where each may be a page that is read for it: 64 MiB
 };
 
 // Some vertices: ids[0 .. n), or first .. first + n - 1 where ids is NULL.
@@ -56,13 +55,17 @@ struct sl_cutter {
     bool gathers;   // rows of sources are brought along on CPU devices, too
     bool cold;      // rows of sources lie in a file that memory has no room for
     bool self_edge; // lists name the vertex itself, last, and it alone
+    // Floats of an edge with features at most, of which a piece has SL_INFER_PIECE_FLOATS; 0: edges
+    // have none.
+    uint32_t edge_floats;
 };
 
 // Rows from range's `at` on that make up one piece: at least one; *n_edges is what they have at
 // most.
 uint32_t sl_cutter_rows(const struct sl_cutter *cutter, uint32_t at, uint64_t *n_edges);
 
-// These rows, in the notes: what of *piece is the processor's, but x_ids. SL_ENOMEM.
+// These rows, in the notes: what of *piece is the processor's, but x_ids. SL_ENOMEM. Of edges with
+// features, in lists that name the vertex itself, list_ids are those of edge_rows.h.
 int sl_cutter_piece(const struct sl_cutter *cutter, uint32_t at, uint32_t rows, uint32_t n_edges,
                     struct sl_infer_piece *piece);
 

@@ -66,6 +66,7 @@ static void bound_memory(struct walk *w, uint64_t touched)
     give_back(ds->feat, ds->n_nodes * ds->feat_dim * sl_dtype_bytes(ds->feat_dtype));
     give_back(ds->indices, ds->n_edges * sl_dtype_bytes(ds->indices_dtype));
     give_back(ds->present, ds->n_edges * sizeof *ds->present);
+    give_back(ds->typed.plain.feat, sl_relation_feature_bytes(&ds->typed.plain));
 }
 
 static int tell(struct walk *w, uint32_t layer, uint64_t done, uint64_t total)
@@ -101,7 +102,8 @@ static uint64_t touched_by(const struct walk *w, uint32_t l, const struct sl_inf
         (uint64_t)range->n * sizeof(float) * (layer->d_out + sl_jumping_width(&g->model->jumping));
     uint64_t read = sl_resident_has(&g->model->resident, io->x, io->x_tag) ? 0 : edges * row;
     const uint64_t an_edge =
-        sl_dtype_bytes(ds->indices_dtype) + (ds->present ? sizeof *ds->present : 0);
+        sl_dtype_bytes(ds->indices_dtype) + (ds->present ? sizeof *ds->present : 0) +
+        sl_relation_feature_bytes(&ds->typed.plain) / SL_MAX(ds->n_edges, (uint64_t)1);
     return SL_MIN(read, all) + edges * an_edge + written;
 }
 
@@ -165,7 +167,8 @@ static struct sl_infer_range next_chunk(const struct sl_whole_graph *g, uint32_t
         .layer = l,
         .d_in = layer->d_in,
         .gathers = l == 0 && (g->model->features || sl_model_joins(g->model)),
-        .self_edge = layer->kind->self_edge && layer->kind->self_edge(layer)};
+        .self_edge = layer->kind->self_edge && layer->kind->self_edge(layer),
+        .edge_floats = sl_model_edge_floats(g->model, l)};
     // A single piece where memory is short.
     const uint32_t wanted = g->memory_bytes ? 1 : g->chunk_rows;
     uint32_t rows = 0;

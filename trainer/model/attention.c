@@ -75,6 +75,59 @@ int sl_attention_scores_backward(const struct sl_layer_env *env, const struct sl
                               1, dscore, heads, of_x, d_in, 1, gradient->dx, d_in, env->pool);
 }
 
+int sl_attention_own_sources(const struct sl_layer_env *env, const struct sl_csr_view *csr,
+                             struct sl_csr_view *out)
+{
+    uint32_t *numbers = sl_layer_note(env, csr->n_edges * sizeof *numbers);
+    if (!numbers)
+        return SL_ENOMEM;
+    for (uint32_t i = 0; i < csr->n_edges; i++)
+        numbers[i] = i;
+    *out = *csr;
+    out->n_src = csr->n_edges;
+    return sl_layer_upload_words(env, numbers, csr->n_edges, &out->indices);
+}
+
+int sl_attention_sum_edges(const struct sl_layer_env *env, const struct sl_csr_view *csr,
+                           uint32_t dim, const float *rows, float **out)
+{
+    struct sl_csr_view transposed;
+    uint32_t *edge;
+    *out = sl_layer_floats(env, (uint64_t)csr->n_src * dim);
+    if (!*out)
+        return SL_ENOMEM;
+    SL_TRY(sl_layer_transpose(env, csr, &transposed, &edge));
+    transposed.n_src = csr->n_edges; // each source's edges
+    transposed.indices = edge;
+    const struct sl_aggregate_args args = {
+        .csr = transposed, .dim = dim, .x_dtype = SL_DTYPE_F32, .x = rows, .y = *out};
+    return env->kernels->aggregate(&args);
+}
+
+int sl_attention_add_term(const struct sl_layer_env *env, const struct sl_attention *a,
+                          const struct sl_attention_side *edges, const struct sl_csr_view *csr,
+                          float **score)
+{
+    const uint64_t n = (uint64_t)csr->n_edges * a->heads;
+    float *term, *of_edges = sl_layer_floats(env, n), *zero = sl_layer_floats(env, 1);
+    if (!of_edges || !zero)
+        return SL_ENOMEM;
+    SL_TRY(env->device->fill(zero, 0, sizeof *zero));
+    SL_TRY(env->kernels->gather_rows(*score, SL_DTYPE_F32, csr->n_src, a->heads, csr->indices,
+                                     csr->n_edges, of_edges));
+    SL_TRY(sl_attention_scores(env, a, edges, &term));
+    *score = of_edges;
+    return env->kernels->add_scaled(n, 1, zero, term, of_edges);
+}
+
+int sl_attention_term_backward(const struct sl_layer_env *env, const struct sl_attention *a,
+                               const struct sl_attention_side *edges, const struct sl_csr_view *csr,
+                               const struct sl_attention_gradient *gradient, float **dscore)
+{
+    SL_TRY(sl_attention_scores_backward(env, a, edges, *dscore, gradient));
+    return csr ? sl_attention_sum_edges(env, csr, a->heads, *dscore, dscore) : SL_OK;
+}
+
 int sl_attention_shares(const struct sl_layer_env *env, const struct sl_csr_view *csr,
                         uint32_t heads, const float *score_src, const float *score_dst,
                         float *alpha)

@@ -11,6 +11,10 @@
  * d_in). Then z, the widest matrix of a layer, is not read for them, and backward adds nothing to
  * dz: with G = dscore' x, (H, d_in), the scores' part of the gradient of lin is matrix' G, that of
  * att the diagonal blocks of G lin', and that of x is dscore (matrix lin).
+ *
+ * EDGES may have a term of their own in the scores, <att_edge_h, lin_edge(e_ij)_h> of features e_ij
+ * of the edge (GATConv's edge_dim): one side more, whose rows are the edges. Each edge then is a
+ * source of its own as far as scores go: its score is its source's and its own.
  */
 #ifndef SL_TRAINER_MODEL_ATTENTION_H
 #define SL_TRAINER_MODEL_ATTENTION_H
@@ -61,6 +65,22 @@ int sl_attention_scores_backward(const struct sl_layer_env *env, const struct sl
 // score (rows, H) of z (rows, H*C), under att (H, C).
 int sl_attention_scores_of_z(const struct sl_layer_env *env, const struct sl_attention *a,
                              const float *z, uint64_t rows, const float *att, float *score);
+
+// *out: the edges of csr, each of which is a source of its own.
+int sl_attention_own_sources(const struct sl_layer_env *env, const struct sl_csr_view *csr,
+                             struct sl_csr_view *out);
+// *out (n_src, dim, in the pool): for each source the sum of rows (n_edges, dim) of its edges.
+int sl_attention_sum_edges(const struct sl_layer_env *env, const struct sl_csr_view *csr,
+                           uint32_t dim, const float *rows, float **out);
+// Scores of sources *score (n_src, H) become those of edges (n_edges, H), with the edges' term.
+int sl_attention_add_term(const struct sl_layer_env *env, const struct sl_attention *a,
+                          const struct sl_attention_side *edges, const struct sl_csr_view *csr,
+                          float **score);
+// What the gradient *dscore (n_edges, H) of the edges' scores gives their term; it becomes that of
+// the sources' scores (n_src, H). csr NULL: the sources are the edges.
+int sl_attention_term_backward(const struct sl_layer_env *env, const struct sl_attention *a,
+                               const struct sl_attention_side *edges, const struct sl_csr_view *csr,
+                               const struct sl_attention_gradient *gradient, float **dscore);
 
 // alpha (n_edges, heads)
 int sl_attention_shares(const struct sl_layer_env *env, const struct sl_csr_view *csr,

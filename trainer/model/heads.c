@@ -55,6 +55,12 @@ struct sl_tensor sl_heads_vectors(const struct sl_layer *layer, const char *name
     return t;
 }
 
+struct sl_tensor sl_heads_of_edges(const struct sl_layer *layer)
+{
+    const uint32_t all = sl_heads_columns(layer), dim = layer->options->edge_dim;
+    return sl_layer_matrix(layer, "lin_edge.weight", all, dim, sl_layer_glorot_bound(all, dim));
+}
+
 struct sl_tensor sl_heads_residual(const struct sl_layer *layer)
 {
     return sl_layer_matrix(layer, "res.weight", layer->d_out, layer->d_in,

@@ -26,6 +26,8 @@ bool sl_heads_self_edge(const struct sl_layer *layer);
 
 // A vector a head, (1, heads, width).
 struct sl_tensor sl_heads_vectors(const struct sl_layer *layer, const char *name);
+// What is made of an edge's features, lin_edge.weight (all heads, edge_dim).
+struct sl_tensor sl_heads_of_edges(const struct sl_layer *layer);
 // The linear map of a layer's input that model.residual adds to its output.
 struct sl_tensor sl_heads_residual(const struct sl_layer *layer);
 

@@ -58,6 +58,7 @@ struct sl_layer_options {
     enum sl_relations_kind relations;
     bool share_weights;
     bool edge_features;
+    uint32_t edge_dim; // of a plain graph, width of the features of edges that are read; else 0
     uint32_t bases, blocks;
     // Bytes of a batch's activations until which a kind keeps for backward what it can make again.
     uint64_t kept_bytes;
@@ -79,6 +80,8 @@ struct sl_hop {
     const uint32_t *degrees; // (n_src) in-degrees in the whole graph, or NULL
     const float *weights;    // (n_edges) how much each neighbour counts, or NULL: all the same
     const uint32_t *n_loops; // how many edges go from a row to itself; NULL: nobody has counted
+    // (edges once each row is its own neighbour, edge_dim) their features (edge_rows.h), or NULL
+    const float *edges;
 };
 
 // Where a layer computes.
@@ -143,6 +146,8 @@ struct sl_layer_tape {
     float *self_scale; // (n_dst) or NULL
 };
 
+enum { SL_INFER_PIECE_FLOATS = 1 << 26 }; // of rows that are brought along with a piece's edges
+
 /*
  * Rows of layer-wise inference: all neighbours of some vertices, straight from the topology.
  * Where the kind says self_edge the row's own self-loops are left out and its list ends with the
@@ -161,11 +166,13 @@ struct sl_infer_piece {
     // (n_edges) how much each neighbour counts, or NULL: all the same. What stands there for the
     // vertex itself is not looked at.
     const float *list_weights;
-    const uint32_t *x_ids; // (csr.n_src) the vertices that x has, ascending; NULL: all
+    const uint64_t *list_ids; // (n_edges) the edges' numbers (edge_rows.h), or NULL: not wanted
+    const uint32_t *x_ids;    // (csr.n_src) the vertices that x has, ascending; NULL: all
     // The device's.
     struct sl_csr_view csr; // source = rows of x
     const uint32_t *self;   // (n_dst) rows of x that are those of `ids`
     const float *weights;   // (n_edges) list_weights, or NULL
+    const float *edges;     // (n_edges, edge_dim) features of the edges, or NULL
     enum sl_dtype x_dtype;  // F32 or F16
     const void *x;          // (csr.n_src, d_in)
     float *y;               // (n_dst, d_out), without the bias, or with what `after` offered
@@ -190,7 +197,8 @@ struct sl_layer_kind {
     // all can.
     int (*check)(const struct sl_layer *layer);
 
-    // Fills the tensors of a layer in the order of its state_dict; returns how many.
+    // Fills the tensors of a layer in the order of its state_dict; returns how many. One without a
+    // name is one that this layer has not.
     uint32_t (*describe)(const struct sl_layer *layer, struct sl_tensor tensors[SL_LAYER_TENSORS]);
 
     // tape: hop, x, training and dropout are given; the rest is filled. input_gradient says whether

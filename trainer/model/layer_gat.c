@@ -1,8 +1,9 @@
 /*
  * layer_gat.c - graph attention (Velickovic et al., 2018), as torch_geometric.nn.GATConv.
  *
- *   att_src (1, H, C), att_dst (1, H, C), bias, lin.weight (H*C, d_in), and with model.residual
- *   res.weight (d_out, d_in)
+ *   att_src (1, H, C), att_dst (1, H, C), bias, lin.weight (H*C, d_in), with model.edge_features
+ *   att_edge (1, H, C) and lin_edge.weight (H*C, edge_dim), and with model.residual res.weight
+ *   (d_out, d_in)
  *
  * With z = x lin', for each head h and each edge j -> i, the vertex i itself among them:
  *
@@ -15,7 +16,7 @@
  * and each vertex is its own neighbour once. Edge weights (visits of random walks) are not looked
  * at: attention is what says how much a neighbour counts.
  *
- * Scores and shares: attention.h.
+ * Scores and shares, and the term of edges: attention.h.
  *
  * INFERENCE keeps z and what it adds to the scores of each vertex from piece to piece where there
  * is memory (source_row_cache.h); else it computes z for the different sources of a piece, a group
@@ -31,28 +32,31 @@
 #include "trainer/model/source_row_cache.h"
 #include "trainer/model/sources.h"
 
-enum { ATT_SRC, ATT_DST, BIAS, LIN_WEIGHT, RES_WEIGHT };
+enum { ATT_SRC, ATT_DST, ATT_EDGE, BIAS, LIN_WEIGHT, LIN_EDGE, RES_WEIGHT, N_TENSORS };
 
 // What forward leaves for backward.
 struct own {
     float *z;                     // (n_src, H*C)
-    float *score_src, *score_dst; // (n_src, H), (n_dst, H)
+    struct sl_csr_view scored;    // the hop's edges as scores have them (attention.h)
+    float *score_src, *score_dst; // (n_src of scored, H), (n_dst, H)
     float *alpha;                 // (n_edges, H)
     float *kept;                  // (n_edges, H) alpha after dropout; alpha itself without
 };
 
 static uint32_t describe(const struct sl_layer *layer, struct sl_tensor tensors[SL_LAYER_TENSORS])
 {
+    const struct sl_layer_options *o = layer->options;
+    const struct sl_tensor none = {0};
     const uint32_t all = sl_heads_columns(layer);
     tensors[ATT_SRC] = sl_heads_vectors(layer, "att_src");
     tensors[ATT_DST] = sl_heads_vectors(layer, "att_dst");
+    tensors[ATT_EDGE] = o->edge_dim ? sl_heads_vectors(layer, "att_edge") : none;
     tensors[BIAS] = sl_layer_vector(layer, "bias", layer->d_out, 0);
     tensors[LIN_WEIGHT] = sl_layer_matrix(layer, "lin.weight", all, layer->d_in,
                                           sl_layer_glorot_bound(all, layer->d_in));
-    if (!layer->options->residual)
-        return RES_WEIGHT;
-    tensors[RES_WEIGHT] = sl_heads_residual(layer);
-    return RES_WEIGHT + 1;
+    tensors[LIN_EDGE] = o->edge_dim ? sl_heads_of_edges(layer) : none;
+    tensors[RES_WEIGHT] = o->residual ? sl_heads_residual(layer) : none;
+    return N_TENSORS;
 }
 
 static struct sl_attention attention_of(const struct sl_layer *layer)
@@ -70,6 +74,32 @@ static struct sl_attention_side side_of(const struct sl_layer *layer, const floa
                                       .att = params + layer->offset[att]};
 }
 
+// The edges of some heads, whose columns begin at `column`.
+static struct sl_attention_side edge_side(const struct sl_layer *layer, const float *params,
+                                          const float *rows, uint64_t n, uint64_t column)
+{
+    const uint32_t dim = layer->options->edge_dim;
+    return (struct sl_attention_side){.x = rows,
+                                      .rows = n,
+                                      .d_in = dim,
+                                      .lin = params + layer->offset[LIN_EDGE] + column * dim,
+                                      .att = params + layer->offset[ATT_EDGE] + column};
+}
+
+// Where edges have features (rows) their term in the scores, and *scored.
+static int add_edges(const struct sl_layer_env *env, const struct sl_layer *layer,
+                     const float *params, const struct sl_attention *a, const float *rows,
+                     uint64_t column, const struct sl_csr_view *csr, struct sl_csr_view *scored,
+                     float **score_src)
+{
+    const struct sl_attention_side edges = edge_side(layer, params, rows, csr->n_edges, column);
+    *scored = *csr;
+    if (layer->options->edge_dim == 0)
+        return SL_OK;
+    SL_TRY(sl_attention_own_sources(env, csr, scored));
+    return sl_attention_add_term(env, a, &edges, csr, score_src);
+}
+
 static int attend(const struct sl_layer_env *env, const struct sl_layer *layer, const float *params,
                   struct sl_layer_tape *tape, struct own *own)
 {
@@ -83,7 +113,10 @@ static int attend(const struct sl_layer_env *env, const struct sl_layer *layer, 
     const struct sl_attention_side dst = side_of(layer, params, ATT_DST, tape->x, csr->n_dst);
     SL_TRY(sl_attention_scores(env, &a, &src, &own->score_src));
     SL_TRY(sl_attention_scores(env, &a, &dst, &own->score_dst));
-    SL_TRY(sl_attention_shares(env, csr, heads, own->score_src, own->score_dst, own->alpha));
+    SL_TRY(
+        add_edges(env, layer, params, &a, tape->hop.edges, 0, csr, &own->scored, &own->score_src));
+    SL_TRY(
+        sl_attention_shares(env, &own->scored, heads, own->score_src, own->score_dst, own->alpha));
     return sl_heads_drop(env, layer, tape, own->alpha, &own->kept);
 }
 
@@ -110,6 +143,20 @@ static int forward(const struct sl_layer_env *env, const struct sl_layer *layer,
     return sl_heads_sum(env, layer, own->z, own->kept, params + layer->offset[RES_WEIGHT], tape);
 }
 
+// Of the edges' term, as sl_attention_term_backward().
+static int edges_backward(const struct sl_layer_env *env, const struct sl_layer *layer,
+                          const float *params, const struct sl_layer_tape *tape, float *gradient,
+                          float **dscore)
+{
+    const struct sl_attention a = attention_of(layer);
+    const struct sl_csr_view *csr = &tape->hop.csr;
+    const struct sl_attention_side edges =
+        edge_side(layer, params, tape->hop.edges, csr->n_edges, 0);
+    const struct sl_attention_gradient to = {gradient + layer->offset[LIN_EDGE],
+                                             gradient + layer->offset[ATT_EDGE], NULL};
+    return sl_attention_term_backward(env, &a, &edges, csr, &to, dscore);
+}
+
 static int backward(const struct sl_layer_env *env, const struct sl_layer *layer,
                     const float *params, const struct sl_layer_tape *tape, float *dy,
                     float *gradient, float *dx)
@@ -125,7 +172,7 @@ static int backward(const struct sl_layer_env *env, const struct sl_layer *layer
     SL_TRY(sl_heads_spread(env, layer, dy, csr->n_dst, &dheads));
     const struct sl_attention a = attention_of(layer);
     const struct sl_attention_edges edges = {.csr = *csr,
-                                             .scored = *csr,
+                                             .scored = own->scored,
                                              .z = own->z,
                                              .score_src = own->score_src,
                                              .score_dst = own->score_dst,
@@ -146,6 +193,8 @@ static int backward(const struct sl_layer_env *env, const struct sl_layer *layer
                                                  gradient + layer->offset[ATT_SRC], dx};
     const struct sl_attention_gradient to_dst = {gradient + layer->offset[LIN_WEIGHT],
                                                  gradient + layer->offset[ATT_DST], dx};
+    if (layer->options->edge_dim > 0)
+        SL_TRY(edges_backward(env, layer, params, tape, gradient, &dscore_src));
     SL_TRY(sl_attention_scores_backward(env, &a, &src, dscore_src, &to_src));
     SL_TRY(sl_attention_scores_backward(env, &a, &dst, dscore_dst, &to_dst));
     return sl_heads_residual_backward(env, layer, dy, tape, params + layer->offset[RES_WEIGHT],
@@ -208,7 +257,10 @@ static int infer_heads(const struct sl_layer_env *env, const struct sl_layer *la
                                      csr->n_dst, g->y));
     SL_TRY(sl_attention_scores_of_z(env, &a, g->y, csr->n_dst,
                                     params + layer->offset[ATT_DST] + column, g->score_dst));
-    SL_TRY(sl_attention_shares(env, csr, g->heads, g->score_src, g->score_dst, g->alpha));
+    struct sl_csr_view scored;
+    float *score_src = g->score_src;
+    SL_TRY(add_edges(env, layer, params, &a, piece->edges, column, csr, &scored, &score_src));
+    SL_TRY(sl_attention_shares(env, &scored, g->heads, score_src, g->score_dst, g->alpha));
     const struct sl_aggregate_heads_args args = {
         .csr = *csr, .heads = g->heads, .dim = g->width, .x = g->z, .weight = g->alpha, .y = g->y};
     return env->kernels->aggregate_heads(&args);
@@ -232,11 +284,14 @@ static int make_kept(const struct sl_layer_env *env, const struct sl_layer *laye
 
 // All heads, of rows that are kept.
 static int infer_kept(const struct sl_layer_env *env, const struct sl_layer *layer,
-                      const struct sl_infer_piece *piece)
+                      const float *params, const struct sl_infer_piece *piece)
 {
     const struct sl_source_row_cache *kept = piece->kept;
     const struct sl_csr_view *csr = &piece->csr;
     const uint32_t heads = sl_heads_count(layer), width = sl_heads_width(layer);
+    const struct sl_attention a = attention_of(layer);
+    struct sl_csr_view scored;
+    float *score_src = kept->matrix[KEPT_SRC];
     float *score_dst = sl_layer_floats(env, (uint64_t)csr->n_dst * heads);
     float *alpha = sl_layer_floats(env, (uint64_t)csr->n_edges * heads);
     float *y = layer->last ? sl_layer_floats(env, (uint64_t)csr->n_dst * heads * width) : piece->y;
@@ -244,7 +299,8 @@ static int infer_kept(const struct sl_layer_env *env, const struct sl_layer *lay
         return SL_ENOMEM;
     SL_TRY(env->kernels->gather_rows(kept->matrix[KEPT_DST], SL_DTYPE_F32, csr->n_src, heads,
                                      piece->self, csr->n_dst, score_dst));
-    SL_TRY(sl_attention_shares(env, csr, heads, kept->matrix[KEPT_SRC], score_dst, alpha));
+    SL_TRY(add_edges(env, layer, params, &a, piece->edges, 0, csr, &scored, &score_src));
+    SL_TRY(sl_attention_shares(env, &scored, heads, score_src, score_dst, alpha));
     const struct sl_aggregate_heads_args args = {.csr = *csr,
                                                  .heads = heads,
                                                  .dim = width,
@@ -282,7 +338,7 @@ static int infer(const struct sl_layer_env *env, const struct sl_layer *layer, c
         [KEPT_Z] = sl_heads_columns(layer), [KEPT_SRC] = heads, [KEPT_DST] = heads};
     bool kept;
     SL_TRY(sl_source_row_cache_bring(env, layer, params, piece, N_KEPT, widths, make_kept, &kept));
-    SL_TRY(kept ? infer_kept(env, layer, piece) : infer_sources(env, layer, params, piece));
+    SL_TRY(kept ? infer_kept(env, layer, params, piece) : infer_sources(env, layer, params, piece));
     return sl_heads_infer_residual(env, layer, piece, params + layer->offset[RES_WEIGHT]);
 }
 

@@ -3,7 +3,8 @@
  * "How attentive are graph attention networks?"), as torch_geometric.nn.GATv2Conv.
  *
  *   att (1, H, C), bias, lin_l.weight (H*C, d_in), lin_l.bias, lin_r.weight (H*C, d_in),
- *   lin_r.bias, and with model.residual res.weight (d_out, d_in)
+ *   lin_r.bias, with model.edge_features lin_edge.weight (H*C, edge_dim), and with model.residual
+ *   res.weight (d_out, d_in)
  *
  * With l = x lin_l' and r = x lin_r', biases added, for each head h and each edge j -> i, the
  * vertex i itself among them:
@@ -17,6 +18,10 @@
  * (edge_scores), and backward one pass for each side. l and r are rounded as products are, the
  * scores computed in f32.
  *
+ * EDGES with features e_ij have lin_edge(e_ij) in that sum. In the scores each edge then is a
+ * source of its own (attention.h), of the row l_j + lin_edge(e_ij): H*C floats an edge, which
+ * training keeps and inference makes for as many heads as SL_SOURCES_FLOATS takes.
+ *
  * INFERENCE keeps l of each vertex from piece to piece where there is memory (source_row_cache.h);
  * else it computes l for the different sources of a piece, a group of heads at a time (sources.h).
  * r is that of the piece's own vertices, each of which has one piece.
@@ -25,11 +30,12 @@
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
+#include "trainer/model/attention.h"
 #include "trainer/model/heads.h"
 #include "trainer/model/source_row_cache.h"
 #include "trainer/model/sources.h"
 
-enum { ATT, BIAS, L_WEIGHT, L_BIAS, R_WEIGHT, R_BIAS, RES_WEIGHT };
+enum { ATT, BIAS, L_WEIGHT, L_BIAS, R_WEIGHT, R_BIAS, LIN_EDGE, RES_WEIGHT, N_TENSORS };
 
 static const struct sl_dropout NO_DROPOUT;
 
@@ -38,6 +44,9 @@ struct own {
     float *l, *r; // (n_src, H*C), (n_dst, H*C)
     float *alpha; // (n_edges, H)
     float *kept;  // (n_edges, H) alpha after dropout; alpha itself without
+    // What scores read: the hop's edges and l; or each edge as a source of its own.
+    struct sl_csr_view scored;
+    const float *rows; // (n_src of scored, H*C)
 };
 
 static uint32_t describe(const struct sl_layer *layer, struct sl_tensor tensors[SL_LAYER_TENSORS])
@@ -56,10 +65,10 @@ static uint32_t describe(const struct sl_layer *layer, struct sl_tensor tensors[
         tensors[sides[s].bias] =
             sl_layer_vector(layer, sides[s].bias_name, all, sl_layer_linear_bound(d_in));
     }
-    if (!layer->options->residual)
-        return RES_WEIGHT;
-    tensors[RES_WEIGHT] = sl_heads_residual(layer);
-    return RES_WEIGHT + 1;
+    tensors[LIN_EDGE] = layer->options->edge_dim ? sl_heads_of_edges(layer) : (struct sl_tensor){0};
+    tensors[RES_WEIGHT] =
+        layer->options->residual ? sl_heads_residual(layer) : (struct sl_tensor){0};
+    return N_TENSORS;
 }
 
 // out (rows, columns) = x weight' + bias, of that many columns from `first` on.
@@ -75,11 +84,40 @@ static int transform(const struct sl_layer_env *env, const struct sl_layer *laye
     return sl_layer_last_products(env, &some, terms, rows, 0, out, &add);
 }
 
+// The map of edges' features to `columns` columns, as a layer.
+static struct sl_layer of_edges(const struct sl_layer *layer, uint32_t columns)
+{
+    struct sl_layer some = *layer;
+    some.d_in = layer->options->edge_dim;
+    some.d_out = columns;
+    return some;
+}
+
+// What scores read of some heads, whose columns begin at `first`: *scored and *out are csr and l;
+// or the edges and, at `room` (n_edges, columns), the rows that they make with their features.
+static int score_rows(const struct sl_layer_env *env, const struct sl_layer *layer,
+                      const float *params, const float *features, const struct sl_csr_view *csr,
+                      const float *l, uint32_t first, uint32_t columns, float *room,
+                      struct sl_csr_view *scored, const float **out)
+{
+    const struct sl_layer lin = of_edges(layer, columns);
+    *scored = *csr;
+    *out = l;
+    if (lin.d_in == 0)
+        return SL_OK;
+    *out = room;
+    SL_TRY(sl_attention_own_sources(env, csr, scored));
+    SL_TRY(env->kernels->gather_rows(l, SL_DTYPE_F32, csr->n_src, columns, csr->indices,
+                                     csr->n_edges, room));
+    return sl_layer_product(env, &lin, features, csr->n_edges,
+                            params + layer->offset[LIN_EDGE] + (uint64_t)first * lin.d_in, 1, room);
+}
+
 // Some heads of l and r, and what belongs to them.
 struct pairs {
     const struct sl_csr_view *csr;
     uint32_t heads, width;
-    const float *l, *r, *att; // (n_src, heads * width), (n_dst, heads * width), (heads * width)
+    const float *rows, *r, *att; // (n_src, heads * width), (n_dst, heads * width), (heads * width)
 };
 
 // alpha (n_edges, heads)
@@ -90,7 +128,7 @@ static int shares(const struct sl_layer_env *env, const struct pairs *pairs, flo
         .heads = pairs->heads,
         .dim = pairs->width,
         .negative_slope = SL_HEADS_NEGATIVE_SLOPE,
-        .src = pairs->l,
+        .src = pairs->rows,
         .dst = pairs->r,
         .att = pairs->att,
         .score = alpha,
@@ -122,8 +160,14 @@ static int forward(const struct sl_layer_env *env, const struct sl_layer *layer,
                      csr->n_src, params + layer->offset[L_BIAS], 0, all, own->l));
     SL_TRY(transform(env, layer, sl_layer_source(layer, tape, params + layer->offset[R_WEIGHT]),
                      csr->n_dst, params + layer->offset[R_BIAS], 0, all, own->r));
-    const struct pairs pairs = {csr,    heads,  sl_heads_width(layer),
-                                own->l, own->r, params + layer->offset[ATT]};
+    float *room =
+        layer->options->edge_dim ? sl_layer_floats(env, (uint64_t)csr->n_edges * all) : own->l;
+    if (!room)
+        return SL_ENOMEM;
+    SL_TRY(score_rows(env, layer, params, tape->hop.edges, csr, own->l, 0, all, room, &own->scored,
+                      &own->rows));
+    const struct pairs pairs = {&own->scored, heads,  sl_heads_width(layer),
+                                own->rows,    own->r, params + layer->offset[ATT]};
     SL_TRY(shares(env, &pairs, own->alpha));
     SL_TRY(sl_heads_drop(env, layer, tape, own->alpha, &own->kept));
     return sl_heads_sum(env, layer, own->l, own->kept, params + layer->offset[RES_WEIGHT], tape);
@@ -147,10 +191,53 @@ static int shares_backward(const struct sl_layer_env *env, const struct sl_layer
     return env->kernels->edge_softmax_backward(&softmax);
 }
 
-// dl (n_src, H*C) and dr (n_dst, H*C), both assigned, and the gradient of att.
+// The part of dl that comes by way of the scores, and of edges with features their weight's
+// gradient. `side` is that of the destinations; transposed, and edge, are of the hop.
+static int sources_backward(const struct sl_layer_env *env, const struct sl_layer *layer,
+                            const struct sl_layer_tape *tape, struct sl_edge_scores_grad_args side,
+                            const struct sl_csr_view *transposed, const uint32_t *edge,
+                            float *dlin_edge, float *dl)
+{
+    const struct own *own = tape->own;
+    const struct sl_csr_view *csr = &tape->hop.csr;
+    const uint32_t all = sl_heads_columns(layer);
+    const bool has_edges = layer->options->edge_dim > 0;
+    const struct sl_layer lin = of_edges(layer, all);
+    const struct sl_layer_gradient of = {tape->hop.edges, dlin_edge, lin.d_in, false};
+    const uint64_t n = (uint64_t)csr->n_src * all;
+    struct sl_csr_view t_scored = *transposed;
+    float *zero, *sums, *drows = dl;
+    uint32_t *t_edge;
+    side.edge = edge;
+    if (has_edges) {
+        SL_TRY(sl_layer_transpose(env, &own->scored, &t_scored, &t_edge));
+        side.edge = t_edge;
+        drows = sl_layer_floats(env, (uint64_t)csr->n_edges * all);
+    }
+    if (!drows)
+        return SL_ENOMEM;
+    side.csr = t_scored;
+    side.own = own->rows;
+    side.other = own->r;
+    side.beta = !has_edges;
+    side.down = drows;
+    side.datt = NULL;
+    SL_TRY(env->kernels->edge_scores_backward(&side));
+    if (!has_edges)
+        return SL_OK;
+    SL_TRY(sl_layer_product_gradient(env, &lin, drows, &of, csr->n_edges));
+    SL_TRY(sl_attention_sum_edges(env, csr, all, drows, &sums));
+    zero = sl_layer_floats(env, 1);
+    if (!zero)
+        return SL_ENOMEM;
+    SL_TRY(env->device->fill(zero, 0, sizeof *zero));
+    return env->kernels->add_scaled(n, 1, zero, sums, dl);
+}
+
+// dl (n_src, H*C) and dr (n_dst, H*C), both assigned, and the gradients of att and lin_edge.
 static int attend_backward(const struct sl_layer_env *env, const struct sl_layer *layer,
                            const float *params, const struct sl_layer_tape *tape,
-                           const float *dheads, float *datt, float *dl, float *dr)
+                           const float *dheads, float *gradient, float *dl, float *dr)
 {
     const struct own *own = tape->own;
     const struct sl_csr_view *csr = &tape->hop.csr;
@@ -162,12 +249,12 @@ static int attend_backward(const struct sl_layer_env *env, const struct sl_layer
         return SL_ENOMEM;
     SL_TRY(shares_backward(env, layer, tape, dheads, &dscore));
     struct sl_edge_scores_grad_args side = {
-        .csr = *csr,
+        .csr = own->scored,
         .heads = sl_heads_count(layer),
         .dim = sl_heads_width(layer),
         .negative_slope = SL_HEADS_NEGATIVE_SLOPE,
         .own = own->r,
-        .other = own->l,
+        .other = own->rows,
         .att = params + layer->offset[ATT],
         .dscore = dscore,
         .down = dr,
@@ -175,7 +262,7 @@ static int attend_backward(const struct sl_layer_env *env, const struct sl_layer
     };
     SL_TRY(env->kernels->edge_scores_backward(&side));
     SL_TRY(env->kernels->bias_act_backward(parts, NULL, 0, csr->n_dst, all, SL_ACT_NONE,
-                                           &NO_DROPOUT, datt));
+                                           &NO_DROPOUT, gradient + layer->offset[ATT]));
     SL_TRY(sl_layer_transpose(env, csr, &transposed, &edge));
     const struct sl_aggregate_heads_args sums = {
         .csr = transposed,
@@ -187,14 +274,8 @@ static int attend_backward(const struct sl_layer_env *env, const struct sl_layer
         .y = dl,
     };
     SL_TRY(env->kernels->aggregate_heads(&sums));
-    side.csr = transposed;
-    side.edge = edge;
-    side.own = own->l;
-    side.other = own->r;
-    side.beta = 1;
-    side.down = dl;
-    side.datt = NULL;
-    return env->kernels->edge_scores_backward(&side);
+    return sources_backward(env, layer, tape, side, &transposed, edge,
+                            gradient + layer->offset[LIN_EDGE], dl);
 }
 
 // What dz (rows, H*C) of one side gives its weight, its bias and dx (NULL: not asked for).
@@ -223,7 +304,7 @@ static int backward(const struct sl_layer_env *env, const struct sl_layer *layer
         return SL_ENOMEM;
     SL_TRY(sl_layer_apply_before(env, layer, &tape->before, dy, csr->n_dst));
     SL_TRY(sl_heads_spread(env, layer, dy, csr->n_dst, &dheads));
-    SL_TRY(attend_backward(env, layer, params, tape, dheads, gradient + at[ATT], dl, dr));
+    SL_TRY(attend_backward(env, layer, params, tape, dheads, gradient, dl, dr));
     SL_TRY(transform_backward(env, layer, tape, dl, csr->n_src, params + at[L_WEIGHT],
                               gradient + at[L_WEIGHT], gradient + at[L_BIAS], 0, dx));
     SL_TRY(transform_backward(env, layer, tape, dr, csr->n_dst, params + at[R_WEIGHT],
@@ -247,6 +328,7 @@ struct group {
     const float *own_x; // (n_dst, d_in)
     float *l;           // (n_src, heads * width)
     float *r;           // (n_dst, heads * width)
+    float *room;        // (n_edges, heads * width) where edges have features
     float *alpha;       // (n_edges, heads)
     float *y;           // (n_dst, heads * width); the piece's own where that is all of it
 };
@@ -257,9 +339,12 @@ static int group_alloc(const struct sl_layer_env *env, const struct sl_layer *la
     const uint64_t n = (uint64_t)g->csr.n_dst * heads * sl_heads_width(layer);
     const bool is_all = !layer->last && heads == sl_heads_count(layer);
     g->r = sl_layer_floats(env, n);
+    g->room = g->r;
+    if (layer->options->edge_dim > 0)
+        g->room = sl_layer_floats(env, (uint64_t)g->csr.n_edges * heads * sl_heads_width(layer));
     g->alpha = sl_layer_floats(env, (uint64_t)g->csr.n_edges * heads);
     g->y = is_all ? piece->y : sl_layer_floats(env, n);
-    return g->r && g->alpha && g->y ? SL_OK : SL_ENOMEM;
+    return g->r && g->room && g->alpha && g->y ? SL_OK : SL_ENOMEM;
 }
 
 // The heads first .. first + n - 1 of the piece's rows.
@@ -272,8 +357,12 @@ static int infer_heads(const struct sl_layer_env *env, const struct sl_layer *la
                                       false};
     SL_TRY(transform(env, layer, own, g->csr.n_dst, params + layer->offset[R_BIAS], column,
                      n * width, g->r));
-    const struct pairs pairs = {&g->csr, n,    width,
-                                g->l,    g->r, params + layer->offset[ATT] + column};
+    struct sl_csr_view scored;
+    const float *rows;
+    SL_TRY(score_rows(env, layer, params, piece->edges, &g->csr, g->l, column, n * width, g->room,
+                      &scored, &rows));
+    const struct pairs pairs = {&scored, n,    width,
+                                rows,    g->r, params + layer->offset[ATT] + column};
     SL_TRY(shares(env, &pairs, g->alpha));
     const struct sl_aggregate_heads_args args = {
         .csr = g->csr, .heads = n, .dim = width, .x = g->l, .weight = g->alpha, .y = g->y};
@@ -299,7 +388,10 @@ static int infer_sources(const struct sl_layer_env *env, const struct sl_layer *
     const uint32_t heads = sl_heads_count(layer), width = sl_heads_width(layer);
     struct sl_sources sources;
     SL_TRY(sl_sources_find(env, piece, &sources));
-    uint32_t step = sl_sources_columns(&sources, width, heads * width) / width;
+    struct sl_sources widest = sources; // what has most rows
+    if (layer->options->edge_dim > 0)
+        widest.n = SL_MAX(sources.n, sources.csr.n_edges);
+    uint32_t step = sl_sources_columns(&widest, width, heads * width) / width;
     struct group g = {.csr = sources.csr, .own_x = own_x};
     float *chunk = NULL;
     g.l = sl_layer_floats(env, (uint64_t)sources.n * step * width);
@@ -324,9 +416,13 @@ static int infer(const struct sl_layer_env *env, const struct sl_layer *layer, c
 {
     const uint32_t all = sl_heads_columns(layer);
     const float *own_x;
-    bool kept;
+    // All heads at a time want room for all of an edge's columns: not of a vertex with so many.
+    const bool fits = layer->options->edge_dim == 0 ||
+                      (uint64_t)piece->csr.n_edges * all <= SL_INFER_PIECE_FLOATS;
+    bool kept = false;
     SL_TRY(sl_layer_own_rows(env, layer, piece, &own_x));
-    SL_TRY(sl_source_row_cache_bring(env, layer, params, piece, 1, &all, make_kept, &kept));
+    if (fits)
+        SL_TRY(sl_source_row_cache_bring(env, layer, params, piece, 1, &all, make_kept, &kept));
     SL_TRY(kept ? infer_kept(env, layer, params, piece, own_x)
                 : infer_sources(env, layer, params, piece, own_x));
     return sl_heads_infer_residual(env, layer, piece, params + layer->offset[RES_WEIGHT]);

@@ -9,16 +9,23 @@
 #include "common/base/failpoint.h"
 #include "common/data/self_loops.h"
 #include "common/data/weightless.h"
+#include "trainer/feed/edge_rows.h"
+#include "trainer/model/heads.h"
 
 // Adding a kind of model: config/model_kinds.h.
 #define KIND(upper, lower) [SL_MODEL_##upper] = &sl_layer_##lower,
 static const struct sl_layer_kind *const KINDS[] = {SL_MODEL_KINDS(KIND)};
 
-// Gives the next `n` tensors, which have been described, their place in the vector.
+// Gives the next `n` tensors, which have been described, their place in the vector; those without
+// a name are left out.
 static void place_tensors(struct sl_model *model, uint32_t n, uint32_t layer, uint64_t *offset)
 {
+    const struct sl_tensor *described = &model->tensor[model->n_tensors];
     for (uint32_t t = 0; t < n; t++) {
+        if (!described[t].name[0])
+            continue;
         struct sl_tensor *tensor = &model->tensor[model->n_tensors++];
+        *tensor = described[t];
         tensor->layer = layer;
         tensor->offset = offset[t] = model->n_params;
         model->n_params += sl_tensor_count(tensor);
@@ -191,6 +198,7 @@ int sl_model_init(struct sl_model *model, const struct sl_config *config, uint32
                   const struct sl_device *device, const struct sl_kernels *kernels)
 {
     memset(model, 0, sizeof *model);
+    const uint32_t edge_dim = typed && config->model.edge_features ? typed->plain.feat_dim : 0;
     if (typed && typed->n_types == 0)
         typed = NULL;
     SL_TRY(check_config(config, feat_dim, typed, objective->n_outputs));
@@ -198,6 +206,7 @@ int sl_model_init(struct sl_model *model, const struct sl_config *config, uint32
     model->input_dropout = (float)config->model.input_dropout;
     model->seed = config->seed;
     model->options = options_of(config);
+    model->options.edge_dim = edge_dim;
     model->env.device = device;
     SL_TRY(sl_objective_place(objective, device, &model->placed));
     model->objective = &model->placed;
@@ -242,6 +251,7 @@ void sl_model_fini(struct sl_model *model)
     free(model->cell_ids);
     free(model->tensor);
     sl_typed_model_destroy(model->typed);
+    sl_row_source_fini(&model->edges);
     sl_objective_unplace(&model->placed, model->env.device);
     sl_mempool_fini(&model->pool);
     sl_mempool_fini(&model->notes);
@@ -262,6 +272,12 @@ uint32_t sl_model_infer_width(const struct sl_model *model)
     if (is_links(model))
         width = SL_MAX(width, model->n_outputs);
     return width;
+}
+
+uint32_t sl_model_edge_floats(const struct sl_model *model, uint32_t layer)
+{
+    const uint32_t dim = model->options.edge_dim;
+    return dim ? SL_MAX(dim, sl_heads_columns(&model->layer[layer])) : 0;
 }
 
 bool sl_model_needs_self_loops(const struct sl_model *model)
@@ -369,6 +385,8 @@ static int forward_layer(struct sl_model *model, const float *params, struct sl_
     };
     *tape = (struct sl_layer_tape){
         .hop = hop_of(block, model->n_layers - 1 - l), .training = training, .dropout = dropout};
+    if (model->options.edge_dim > 0)
+        tape->hop.edges = model->edge_rows[model->n_layers - 1 - l];
     take_source(model, block, l, x, tape);
     dropout.rate = model->dropout;
     dropout.layer = l + 1;
@@ -420,10 +438,24 @@ static struct sl_dropout input_dropout(const struct sl_model *model, struct sl_b
                                .batch = (uint32_t)block.header->batch};
 }
 
+// Where the features of the edges of each hop are, behind those of the vertices at x.
+static void find_edges(struct sl_model *model, struct sl_block_view block, const void *x)
+{
+    const uint64_t row =
+        model->learned.from * sl_dtype_bytes(model->half ? SL_DTYPE_F16 : SL_DTYPE_F32);
+    uint64_t at[SL_MAX_HOPS];
+    if (model->options.edge_dim == 0)
+        return;
+    sl_edge_rows_end(block.header, model->options.edge_dim, block.header->n_input * row, at);
+    for (uint32_t h = 0; h < block.header->n_hops; h++)
+        model->edge_rows[h] = (const float *)(const void *)((const char *)x + at[h]);
+}
+
 // The last layer's rows, and those before it in model->jumping_tape.
 static int forward_layers(struct sl_model *model, const float *params, struct sl_block_view block,
                           void *x, bool training, float **outputs)
 {
+    find_edges(model, block, x);
     if (model->learned.dim > 0)
         SL_TRY(sl_learned_input(&model->env, &model->learned, block, x, &x));
     model->input_mask = input_dropout(model, block);

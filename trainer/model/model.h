@@ -86,6 +86,7 @@ struct sl_model {
     const struct sl_infer_graph *wider;     // with the validation edges; NULL: no phase asks for it
     const struct sl_heartbeat *pulse;       // asked between layers whether to leave; NULL for none
     const struct sl_link_sets *links;       // the pairs of a job of links
+    struct sl_row_source edges;             // of features of a plain graph's edges, for inference
     struct sl_row_source *features; // where they come from; NULL: from where they are mapped
     struct sl_typed_pieces *pieces; // of types: how its layers are applied (typed_pieces.h)
 
@@ -101,17 +102,18 @@ struct sl_model {
     uint32_t *cell_ids; // room for the needed rows of one cell
     uint32_t cell_rows;
     // Of the last forward.
-    struct sl_dropout input_mask; // training with input_dropout
+    struct sl_dropout input_mask;        // training with input_dropout
+    const float *edge_rows[SL_MAX_HOPS]; // features of each hop's edges
     struct sl_layer_tape tape[SL_CONFIG_MAX_LAYERS];
     struct sl_layer_tail_tape around_tape[SL_CONFIG_MAX_LAYERS];
     struct sl_jumping_tape jumping_tape;
 };
 
 // Layers and tensors for this job, with the objective's outputs; feat_dim is the file's, to which
-// learned columns are added where the job has them. `typed` (n_types not 0) is the graph's where it
-// has several types, each with its own width; else NULL or without types. SL_EUNSUPPORTED for a
-// kind that is not in the table, SL_EINVAL. The configuration is not kept, the objective and
-// `typed` are. The struct must not move afterwards. sl_model_fini() is due whatever is returned.
+// learned columns are added where the job has them. `typed` is the graph's: types, each with its
+// own width, or features of its edges; NULL: it has neither. SL_EUNSUPPORTED for a kind that is not
+// in the table, SL_EINVAL. The configuration is not kept, the objective and, with types, `typed`
+// are. The struct must not move afterwards. sl_model_fini() is due whatever is returned.
 int sl_model_init(struct sl_model *model, const struct sl_config *config, uint32_t feat_dim,
                   const struct sl_typed *typed, const struct sl_objective *objective,
                   const struct sl_device *device, const struct sl_kernels *kernels);
@@ -123,6 +125,10 @@ uint64_t sl_model_peak_bytes(const struct sl_model *model);
 // Floats a row of the widest activation that layer-wise inference keeps of all vertices: outputs
 // only of links; 0 where it keeps none.
 uint32_t sl_model_infer_width(const struct sl_model *model);
+
+// Of a plain graph, floats of an edge with features that the layer has at most: these, or a row of
+// all heads; 0 where none are read.
+uint32_t sl_model_edge_floats(const struct sl_model *model, uint32_t layer);
 
 // True when degrees are counted without the graph's own self-loops: inference then needs
 // model->self_loops; with its out-degrees too where the second is true.

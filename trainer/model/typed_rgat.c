@@ -16,10 +16,9 @@
  * With model.residual a relation adds res_r(x_i), too, res.weight (d_out, d_in of the target type),
  * with edges or without: so all of a type are one product with their weights' sum.
  *
- * EDGES with features e_ij, where model.edge_features reads them, add <att_edge_h, lin_edge_r(e_ij)
- * _h> to their scores, as GATConv's edge_dim: att_edge (1, H, C), lin_edge.weight (H*C, width of
- * the relation's features). Relations without features have neither. Each edge then is a source of
- * its own as far as scores go: its score is its source's and its own.
+ * EDGES with features e_ij, where model.edge_features reads them, have a term in the scores
+ * (attention.h): att_edge (1, H, C), lin_edge.weight (H*C, width of the relation's features).
+ * Relations without features have neither.
  *
  * SOURCES of a relation are all vertices of their type that the batch knows, and it may touch few
  * of them, where others found them. A relation with fewer edges than sources reads a row for each
@@ -189,17 +188,6 @@ static int keep(const struct sl_layer_env *env, uint32_t heads, float *alpha,
                : SL_OK;
 }
 
-// *out (n, in the pool): 0, 1, ...
-static int count_up(const struct sl_layer_env *env, uint32_t n, const uint32_t **out)
-{
-    uint32_t *numbers = sl_layer_note(env, n * sizeof *numbers);
-    if (!numbers)
-        return SL_ENOMEM;
-    for (uint32_t i = 0; i < n; i++)
-        numbers[i] = i;
-    return sl_layer_upload_words(env, numbers, n, out);
-}
-
 // The edges of a run, whose sources are themselves where that is less, or where scores need it.
 static int take_edges(const struct sl_layer_env *env, const struct sl_typed_layer *layer,
                       const struct sl_typed_run *run, struct run *own)
@@ -210,8 +198,7 @@ static int take_edges(const struct sl_layer_env *env, const struct sl_typed_laye
                         .has_term = run->edges && has(layer, run->relation, ATT_EDGE)};
     if (!own->picks && !own->has_term)
         return SL_OK;
-    own->edges.scored.n_src = csr->n_edges;
-    SL_TRY(count_up(env, csr->n_edges, &own->edges.scored.indices));
+    SL_TRY(sl_attention_own_sources(env, csr, &own->edges.scored));
     if (own->picks)
         own->edges.csr = own->edges.scored;
     return SL_OK;
@@ -259,26 +246,6 @@ static int make_sources(const struct sl_layer_env *env, const struct sl_typed_la
     return sl_layer_product(env, &lin, picked ? picked : tape->x[source], rows, weight, 0, z);
 }
 
-// The scores of a run's edges as sources of their own: *score (n_src, H) becomes (n_edges, H).
-static int add_term(const struct sl_layer_env *env, const struct sl_typed_layer *layer,
-                    const float *params, const struct sl_typed_run *run, const struct run *own,
-                    float **score)
-{
-    const struct sl_csr_view *csr = &own->edges.csr;
-    const struct sl_attention a = attention_of(layer);
-    const struct sl_attention_side side = edge_side_of(layer, params, run);
-    const uint64_t n = (uint64_t)csr->n_edges * a.heads;
-    float *term, *of_edges = sl_layer_floats(env, n), *zero = sl_layer_floats(env, 1);
-    if (!of_edges || !zero)
-        return SL_ENOMEM;
-    SL_TRY(env->device->fill(zero, 0, sizeof *zero));
-    SL_TRY(env->kernels->gather_rows(*score, SL_DTYPE_F32, csr->n_src, a.heads, csr->indices,
-                                     csr->n_edges, of_edges));
-    SL_TRY(sl_attention_scores(env, &a, &side, &term));
-    *score = of_edges;
-    return env->kernels->add_scaled(n, 1, zero, term, of_edges);
-}
-
 static int attend(const struct sl_layer_env *env, const struct sl_typed_layer *layer,
                   const float *params, const struct sl_typed_tape *tape, uint32_t i)
 {
@@ -297,8 +264,10 @@ static int attend(const struct sl_layer_env *env, const struct sl_typed_layer *l
     edges->scale = sl_typed_scale(layer, layer->typed->relation[run->relation].target);
     SL_TRY(sl_attention_scores(env, &a, &src, &score_src));
     SL_TRY(sl_attention_scores(env, &a, &dst, &score_dst));
-    if (own->has_term)
-        SL_TRY(add_term(env, layer, params, run, own, &score_src));
+    if (own->has_term) {
+        const struct sl_attention_side of_edges = edge_side_of(layer, params, run);
+        SL_TRY(sl_attention_add_term(env, &a, &of_edges, &edges->csr, &score_src));
+    }
     edges->score_src = score_src;
     edges->score_dst = score_dst;
     SL_TRY(sl_attention_shares(env, &edges->scored, a.heads, score_src, score_dst, alpha));
@@ -376,23 +345,6 @@ static int forward(const struct sl_layer_env *env, const struct sl_typed_layer *
     return SL_OK;
 }
 
-// *sums (n_src, dim): for each source the sum of rows (n_edges, dim) of its edges.
-static int sum_edges(const struct sl_layer_env *env, const struct sl_csr_view *csr, uint32_t dim,
-                     const float *rows, float **sums)
-{
-    struct sl_csr_view transposed;
-    uint32_t *edge;
-    *sums = sl_layer_floats(env, (uint64_t)csr->n_src * dim);
-    if (!*sums)
-        return SL_ENOMEM;
-    SL_TRY(sl_layer_transpose(env, csr, &transposed, &edge));
-    transposed.n_src = csr->n_edges; // each source's edges
-    transposed.indices = edge;
-    const struct sl_aggregate_args args = {
-        .csr = transposed, .dim = dim, .x_dtype = SL_DTYPE_F32, .x = rows, .y = *sums};
-    return env->kernels->aggregate(&args);
-}
-
 // Gives the gradient of picked rows to the rows that they are copies of.
 static int unpick(const struct sl_layer_env *env, const struct sl_typed_run *run, uint32_t dim,
                   const float *dpicked, float *dx)
@@ -401,12 +353,11 @@ static int unpick(const struct sl_layer_env *env, const struct sl_typed_run *run
     if (!zero)
         return SL_ENOMEM;
     SL_TRY(env->device->fill(zero, 0, sizeof *zero));
-    SL_TRY(sum_edges(env, &run->csr, dim, dpicked, &sums));
+    SL_TRY(sl_attention_sum_edges(env, &run->csr, dim, dpicked, &sums));
     return env->kernels->add_scaled((uint64_t)run->csr.n_src * dim, 1, zero, sums, dx);
 }
 
-// What the gradient *dscore (n_edges, H) of the edges' scores gives their term; it becomes that of
-// their sources' scores.
+// Of the run's term, as sl_attention_term_backward().
 static int term_backward(const struct sl_layer_env *env, const struct sl_typed_layer *layer,
                          const float *params, const struct sl_typed_run *run, const struct run *own,
                          float *gradient, float **dscore)
@@ -417,8 +368,8 @@ static int term_backward(const struct sl_layer_env *env, const struct sl_typed_l
         .lin = gradient + sl_relation_offset(layer, run->relation, LIN_EDGE),
         .att = gradient + sl_relation_offset(layer, run->relation, ATT_EDGE),
     };
-    SL_TRY(sl_attention_scores_backward(env, &a, &side, *dscore, &to));
-    return own->picks ? SL_OK : sum_edges(env, &own->edges.csr, a.heads, *dscore, dscore);
+    return sl_attention_term_backward(env, &a, &side, own->picks ? NULL : &own->edges.csr, &to,
+                                      dscore);
 }
 
 static int run_backward(const struct sl_layer_env *env, const struct sl_typed_layer *layer,
