@@ -526,8 +526,8 @@ static void few_then_many(struct suite *t)
 /*
  * A hop amid others that finds more vertices than all that have room at the end so far: the table
  * has to hold them before anybody can count them. Batches grow, each with a state of its own and
- * all with one; the largest are most of the work, and too much where each access is looked at: there
- * the graph is smaller too.
+ * all with one; the largest are most of the work, and too much where each access is looked at:
+ * there the graph is smaller too.
  */
 static void large_between(struct suite *t)
 {
