@@ -55,18 +55,20 @@ def test_a_file_that_is_missing_or_in_the_wrong_place(box):
 
 
 def test_a_file_that_is_cut_while_a_job_reads_it(box):
+    """Early in an epoch: at its end the broker would see it, and say that the file was changed."""
     dataset = write_dataset(box.path("data"), planted(n=4000, feat_dim=331))
     files = stripes_of(box, dataset, 2)
     config = small_job(
         dataset,
-        epochs=100000,
         store={"features": "storage", "cache": 1100000},
         allocation={"samplers": 1, "trainers": 1, "switching": False},
         **{"evaluate.fanout": [3, 3], "sampler.batch_size": 32},
     )
-    running = box.start("run", box.job(config))
-    running.until(lambda: os.path.exists(box.path("runs/job/metrics.jsonl")), "the first epoch")
+    point = {"SLUICE_FAILPOINT": "trainer_gradient:5:stop"}
+    running = box.start("run", box.job(config), env=point)
+    trainer = box.until_stopped(running, "trainer")
     os.truncate(files[1], 4096)
+    os.kill(trainer, signal.SIGCONT)
     result = running.wait()
     assert result.rc == 1, str(result)
     assert files[1] in result.err and "was cut while it was in use" in result.err, str(result)
