@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "common/base/bits.h"
+#include "common/base/error.h"
 #include "common/base/philox.h"
 #include "common/data/dataset.h"
 #include "common/arena/block.h"
