@@ -7,6 +7,7 @@
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
+#include "common/data/features_kind.h"
 #include "common/data/hotness.h"
 #include "common/store/placement.h"
 
@@ -26,19 +27,10 @@ static uint64_t bytes_of(const struct sl_typed *typed, uint64_t row)
     return typed->n_types ? sl_type_row_bytes(&typed->type[sl_typed_type_of(typed, row)]) : 1;
 }
 
-// Of a row of the mean width, as sl_features_row_bytes() has it.
-static uint64_t mean_bytes(const struct sl_typed *typed, uint64_t n_rows)
-{
-    uint64_t bytes = 0;
-    for (uint32_t t = 0; t < typed->n_types; t++)
-        bytes += sl_type_feature_bytes(&typed->type[t]);
-    return typed->n_types ? sl_div_up(bytes, SL_MAX(n_rows, (uint64_t)1)) : 1;
-}
-
 int sl_store_curve_make(const struct sl_typed *typed, const uint32_t *hotness, const float *visits,
                         uint64_t n_rows, struct sl_store_curve *out)
 {
-    const uint64_t unit = mean_bytes(typed, n_rows);
+    const uint64_t unit = typed->n_types ? sl_features_mean_bytes(typed, n_rows) : 1;
     uint32_t *order = malloc(SL_MAX(n_rows, 1u) * sizeof *order);
     if (!order)
         return sl_fail(SL_ENOMEM, "no memory for the order of %llu vertices",

@@ -14,19 +14,30 @@ const char sl_features_doc[] = "Where features are during training." SL_FEATURES
     SENTENCE) " auto: storage where "
               "features and topology need more than three quarters of the available memory.";
 
+static uint64_t bytes_of_types(const struct sl_typed *typed)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < typed->n_types; i++)
+        bytes += sl_type_feature_bytes(&typed->type[i]);
+    return bytes;
+}
+
 uint64_t sl_features_bytes(const struct sl_dataset *ds)
 {
-    uint64_t bytes = sl_dataset_rows(ds) * ds->feat_dim * sl_dtype_bytes(ds->feat_dtype);
-    for (uint32_t i = 0; i < ds->typed.n_types; i++)
-        bytes += sl_type_feature_bytes(&ds->typed.type[i]);
-    return bytes;
+    return sl_dataset_rows(ds) * ds->feat_dim * sl_dtype_bytes(ds->feat_dtype) +
+           bytes_of_types(&ds->typed);
+}
+
+uint64_t sl_features_mean_bytes(const struct sl_typed *typed, uint64_t n)
+{
+    return n ? sl_div_up(bytes_of_types(typed), n) : 0;
 }
 
 uint64_t sl_features_row_bytes(const struct sl_dataset *ds)
 {
     if (ds->typed.n_types == 0)
         return ds->feat_dim * sl_dtype_bytes(ds->feat_dtype);
-    return ds->n_nodes ? sl_div_up(sl_features_bytes(ds), ds->n_nodes) : 0;
+    return sl_features_mean_bytes(&ds->typed, ds->n_nodes);
 }
 
 uint64_t sl_topology_bytes(const struct sl_dataset *ds)

@@ -43,6 +43,8 @@ uint64_t sl_topology_bytes(const struct sl_dataset *ds);
 // Of one vertex's features; of a graph with types the mean of all vertices, rounded up: what sizes
 // of caches are counted in.
 uint64_t sl_features_row_bytes(const struct sl_dataset *ds);
+// That mean, of types which have n vertices together.
+uint64_t sl_features_mean_bytes(const struct sl_typed *typed, uint64_t n);
 
 // What a kind is for this data set: of a shard rows of other nodes must be read, of a whole data
 // set there are none.

@@ -17,8 +17,6 @@
 #include "common/arena/block.h"
 #include "trainer/feed/rows.h"
 
-#define SL_EDGE_OF_ITSELF UINT64_MAX // in a list of edges: the row of the vertex itself
-
 // Lists whose rows are made.
 struct sl_edge_lists {
     uint32_t n_lists, n_rows;

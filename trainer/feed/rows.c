@@ -220,7 +220,7 @@ int sl_rows_copy_edge_set(struct sl_row_source *s, const struct sl_kernels *kern
     row = s->places.row;
     to = s->places.missing_at;
     for (uint32_t i = 0; i < n; i++)
-        if (ids[i] != UINT64_MAX &&
+        if (ids[i] != SL_EDGE_OF_ITSELF &&
             (ids[i] < r->first_edge || ids[i] - r->first_edge >= r->n_edges))
             return sl_fail(SL_ERANGE,
                            "features of edges: edge %" PRIu64 ", wanted one from %" PRIu64

@@ -90,7 +90,9 @@ int sl_rows_copy_typed(struct sl_row_source *s, const struct sl_kernels *kernels
 int sl_rows_copy_edges(struct sl_row_source *s, const struct sl_kernels *kernels,
                        const struct sl_block *block, uint64_t first, void *out);
 
-// Of one relation: row i of out for edge ids[i], n of them; where that is UINT64_MAX it stays as it
+#define SL_EDGE_OF_ITSELF UINT64_MAX // in a list of edges: the row of the vertex itself
+
+// Of one relation: row i of out for edge ids[i], n of them; that of SL_EDGE_OF_ITSELF stays as it
 // is. Errors as above.
 int sl_rows_copy_edge_set(struct sl_row_source *s, const struct sl_kernels *kernels,
                           const struct sl_relation *r, const uint64_t *ids, uint32_t n, float *out);
