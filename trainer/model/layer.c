@@ -115,13 +115,17 @@ int sl_layer_upload_floats(const struct sl_layer_env *env, const float *host, ui
     return SL_OK;
 }
 
+bool sl_layer_may_transform_first(const struct sl_layer *layer)
+{
+    return layer->order == SL_LAYER_AUTO ? layer->d_out < layer->d_in
+                                         : layer->order == SL_LAYER_TRANSFORM_FIRST;
+}
+
 bool sl_layer_transform_first(const struct sl_layer *layer, const struct sl_csr_view *csr,
                               bool input_gradient)
 {
-    if (layer->order != SL_LAYER_AUTO)
-        return layer->order == SL_LAYER_TRANSFORM_FIRST;
-    if (layer->d_out >= layer->d_in)
-        return false;
+    if (layer->order != SL_LAYER_AUTO || !sl_layer_may_transform_first(layer))
+        return sl_layer_may_transform_first(layer);
     // Products: forward and weight gradient, and the input gradient where it is wanted.
     double products = input_gradient ? 3 : 2;
     double flop = 2.0 * layer->d_in * layer->d_out * products;

@@ -271,6 +271,8 @@ int sl_layer_upload_floats(const struct sl_layer_env *env, const float *host, ui
 // True when y = A (x W') is expected to be cheaper than (A x) W'.
 bool sl_layer_transform_first(const struct sl_layer *layer, const struct sl_csr_view *csr,
                               bool input_gradient);
+// Whether it may be of some hop.
+bool sl_layer_may_transform_first(const struct sl_layer *layer);
 
 // *out (n_dst, in the pool): what the weights of each row's edges come to (kernels: row_sums).
 // weights NULL: all are 1.

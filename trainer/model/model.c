@@ -420,10 +420,10 @@ bool sl_model_take_half(struct sl_model *model, const struct sl_dataset *ds)
 bool sl_model_take_table(struct sl_model *model, const struct sl_dataset *ds)
 {
     const struct sl_layer *first = &model->layer[0];
-    // A product that comes first reads all rows; and so it may where d_out is below d_in.
+    // A product that comes first reads all rows.
     if (model->typed || !model->env.device->is_host || !ds->feat || ds->shard.count ||
         model->learned.dim > 0 || !sl_model_keeps_features(model) || !first->kind->reads_table ||
-        first->d_out < first->d_in)
+        sl_layer_may_transform_first(first))
         return false;
     model->table = (struct sl_layer_table){
         .rows = ds->feat, .dtype = ds->feat_dtype, .n_rows = (uint32_t)ds->n_nodes};
