@@ -77,10 +77,9 @@ static void gather(const struct sl_dataset *ds, const struct sl_block *block, st
         f->x = must(sl_pages_alloc(f->capacity));
     }
     f->source.dataset = ds;
-    must_ok(typed
-                ? sl_rows_copy_typed(&f->source, sl_kernels_cpu(), block, false, f->x)
-                : sl_kernels_cpu()->gather_rows(ds->feat, ds->feat_dtype, ds->n_nodes, ds->feat_dim,
-                                                sl_block_nodes(block), block->n_input, f->x));
+    must_ok(typed ? sl_rows_copy_typed(&f->source, sl_kernels_cpu(), block, false, f->x)
+                  : sl_rows_convert_of(&f->source, 0, sl_kernels_cpu(), sl_block_nodes(block), NULL,
+                                       block->n_input, block->n_input, f->x));
 }
 
 static struct epoch run_epoch(struct bench *b, uint32_t epoch, bool gathers)

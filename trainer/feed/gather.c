@@ -101,46 +101,30 @@ static uint64_t bytes_of(const struct sl_gather *g, const struct sl_block *block
 
 // --- on CPU cores --------------------------------------------------------------------------------
 
-// Misses that do not lie in a mapped file: to their places at once where they are what is computed
-// with, else by memory of their own.
-static int place_read(struct sl_gather_job *j, const struct sl_row_split *s)
+int sl_gather_from_store(struct sl_gather *g, uint32_t range, const uint32_t *vertices,
+                         const uint32_t *to, uint32_t n, uint32_t n_places, void *x)
 {
-    struct sl_gather *g = j->g;
     const struct sl_kernels *kernels = g->compute.kernels;
-    const struct sl_dataset *ds = g->source.dataset;
-    if (j->dtype == SL_DTYPE_F32)
-        return sl_rows_copy(&g->source, kernels, s->miss_row, s->miss_to, s->n_misses, j->n_rows,
-                            j->to->x);
-    SL_TRY(sl_buffer_grow(&g->rows, g->compute.device, SL_BUFFER_HOST,
-                          s->n_misses * sl_rows_bytes(ds), "input features"));
-    SL_TRY(
-        sl_rows_copy(&g->source, kernels, s->miss_row, NULL, s->n_misses, s->n_misses, g->rows.p));
-    return kernels->gather_rows_to(g->rows.p, ds->feat_dtype, s->n_misses, ds->feat_dim, NULL,
-                                   s->miss_to, s->n_misses, j->n_rows, j->to->x);
+    return g->half ? sl_rows_copy_of(&g->source, range, kernels, vertices, to, n, n_places, x)
+                   : sl_rows_convert_of(&g->source, range, kernels, vertices, to, n, n_places, x);
 }
 
 static int vertices_on_host(struct sl_gather_job *j)
 {
     struct sl_gather *g = j->g;
-    const struct sl_kernels *kernels = g->compute.kernels;
-    const struct sl_dataset *ds = g->source.dataset;
-    const struct sl_block *block = j->block;
     const uint32_t n = j->n_rows;
     if (j->dim == 0) // learned rows alone
         return SL_OK;
-    if (!sl_gather_is_held(&j->spread) && !g->source.reader)
-        return kernels->gather_rows(ds->feat, j->dtype, ds->n_nodes, j->dim, sl_block_nodes(block),
-                                    n, j->to->x);
+    if (!sl_gather_is_held(&j->spread))
+        return sl_gather_from_store(g, 0, sl_block_nodes(j->block), NULL, n, n, j->to->x);
     struct sl_row_split s = {0};
     SL_TRY(list_rows(j, &s));
     j->hits = s.n_hits;
     if (s.n_hits)
-        SL_TRY(kernels->gather_rows_to(j->spread.near, j->dtype, j->spread.n_near, j->dim,
-                                       s.hit_row, s.hit_to, s.n_hits, n, j->to->x));
-    if (g->source.reader)
-        return place_read(j, &s);
-    return kernels->gather_rows_to(ds->feat, j->dtype, ds->n_nodes, j->dim, s.miss_row, s.miss_to,
-                                   s.n_misses, n, j->to->x);
+        SL_TRY(g->compute.kernels->gather_rows_to(j->spread.near, j->dtype, j->spread.n_near,
+                                                  j->dim, s.hit_row, s.hit_to, s.n_hits, n,
+                                                  j->to->x));
+    return sl_gather_from_store(g, 0, s.miss_row, s.miss_to, s.n_misses, n, j->to->x);
 }
 
 static int on_host(struct sl_gather_job *j)

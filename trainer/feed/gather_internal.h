@@ -65,6 +65,11 @@ static inline struct sl_row_split sl_gather_lists_in(void *words, uint32_t n)
     };
 }
 
+// Rows of the store as they are computed with: vertices[i] of a range (rows.h) to place to[i] of x
+// (n_places rows), i of n; to NULL: to place i. Errors as of sl_rows_copy().
+int sl_gather_from_store(struct sl_gather *g, uint32_t range, const uint32_t *vertices,
+                         const uint32_t *to, uint32_t n, uint32_t n_places, void *x);
+
 static inline uint32_t sl_gather_hits_of(const struct sl_hits *hits)
 {
     uint32_t n = hits->near;

@@ -119,10 +119,7 @@ static int split_part(const struct sl_gather_job *j, const struct part *p, struc
 static int rows_to_part(struct sl_gather_job *j, uint32_t t, const struct part *p,
                         const uint32_t *vertices, const uint32_t *to, uint32_t n)
 {
-    struct sl_gather *g = j->g;
-    const struct sl_kernels *kernels = g->compute.kernels;
-    return g->half ? sl_rows_copy_of(&g->source, t, kernels, vertices, to, n, p->n, p->x)
-                   : sl_rows_convert_of(&g->source, t, kernels, vertices, to, n, p->n, p->x);
+    return sl_gather_from_store(j->g, t, vertices, to, n, p->n, p->x);
 }
 
 static int part_on_host(struct sl_gather_job *j, uint32_t t, const struct part *p)

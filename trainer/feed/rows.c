@@ -54,20 +54,117 @@ struct sl_row_range sl_row_range(const struct sl_dataset *ds, uint32_t range)
                                  .rows = type->feat};
 }
 
-// Which rows of their range the vertices are: valid until s->places are used again. Of a vertex
-// before the first it is a very large number.
-static int rows_of(struct sl_row_source *s, const struct sl_row_range *range,
-                   const uint32_t *vertices, uint32_t n, const uint32_t **out)
+// --- the order of copies -------------------------------------------------------------------------
+
+/*
+ * Rows of a large table that is mapped are copied in the order in which they lie. As a batch names
+ * them each is on another page, and where that page lies is looked up in memory, too; side by side
+ * they share what was looked up: of a table of 0.5 GB in pages of 4 KiB 68,400 rows of 512 bytes
+ * took an EPYC 17.5 ms of processor time, and 12.5 in order, with the sorting. The table is cut
+ * into pieces, and rows are sorted by piece.
+ */
+enum {
+    ORDER_MIN_ROWS = 1 << 12,         // of a copy
+    ORDER_MIN_TABLE_BYTES = 16 << 20, // where the pages of a smaller one lie is known
+    ORDER_MAX_ROW_BYTES = 1 << 12,    // a longer one has its pages for itself
+    ORDER_PIECES = (1 << 11) - 1,     // at most
+    ORDER_PARTS = 16,                 // of the rows, a thread each, at most
+};
+
+struct order {
+    const uint32_t *vertices, *to; // to NULL: to their own places
+    uint32_t first, n_rows;        // of the range
+    uint32_t n, n_parts, n_pieces, shift;
+    uint32_t *next;         // (n_parts, n_pieces + 1) how many rows; then where the next one goes
+    uint32_t *row, *placed; // (n)
+};
+
+static uint32_t piece_of(const struct order *o, uint32_t i)
 {
+    const uint32_t row = o->vertices[i] - o->first;
+    return row < o->n_rows ? row >> o->shift : o->n_pieces;
+}
+
+static uint32_t part_begin(const struct order *o, uint32_t part)
+{
+    return (uint32_t)((uint64_t)o->n * part / o->n_parts);
+}
+
+static void count_part(void *context, uint32_t part)
+{
+    const struct order *o = context;
+    uint32_t *count = o->next + part * (o->n_pieces + 1);
+    memset(count, 0, (o->n_pieces + 1) * sizeof *count);
+    for (uint32_t i = part_begin(o, part); i < part_begin(o, part + 1); i++)
+        count[piece_of(o, i)]++;
+}
+
+static void place_part(void *context, uint32_t part)
+{
+    const struct order *o = context;
+    uint32_t *next = o->next + part * (o->n_pieces + 1);
+    for (uint32_t i = part_begin(o, part); i < part_begin(o, part + 1); i++) {
+        const uint32_t at = next[piece_of(o, i)]++;
+        o->row[at] = o->vertices[i] - o->first;
+        o->placed[at] = o->to ? o->to[i] : i;
+    }
+}
+
+// Whether all of them are rows of the range.
+static bool order_rows(struct order *o)
+{
+    uint32_t begin = 0;
+    sl_kernels_run(o->n_parts, count_part, o);
+    for (uint32_t piece = 0; piece <= o->n_pieces; piece++)
+        for (uint32_t part = 0; part < o->n_parts; part++) {
+            uint32_t *next = &o->next[part * (o->n_pieces + 1) + piece];
+            const uint32_t count = *next;
+            if (piece == o->n_pieces && count > 0)
+                return false;
+            *next = begin;
+            begin += count;
+        }
+    sl_kernels_run(o->n_parts, place_part, o);
+    return true;
+}
+
+// Which rows of their range the vertices are, and their places (NULL: their own), in the order in
+// which they are best copied: valid until s->places are used again. Of a vertex that is not in the
+// range it is a number that no row has.
+static int rows_of(struct sl_row_source *s, const struct sl_row_range *range,
+                   const uint32_t *vertices, uint32_t n, const uint32_t **out, const uint32_t **to)
+{
+    const bool orders = n >= ORDER_MIN_ROWS && range->row_bytes <= ORDER_MAX_ROW_BYTES &&
+                        range->n * range->row_bytes >= ORDER_MIN_TABLE_BYTES;
     *out = vertices;
-    if (range->first == 0)
+    if (!orders && range->first == 0)
         return SL_OK;
     SL_TRY(sl_row_places_grow(&s->places, n));
+    struct order o = {
+        .vertices = vertices,
+        .to = *to,
+        .first = (uint32_t)range->first,
+        .n_rows = (uint32_t)range->n,
+        .n = n,
+        .n_parts = SL_MIN(n / ORDER_MIN_ROWS, (uint32_t)ORDER_PARTS),
+        .next = s->places.slot,
+        .row = s->places.row,
+        .placed = s->places.missing_at,
+    };
+    *out = o.row;
+    while (range->n >> o.shift >= ORDER_PIECES)
+        o.shift++;
+    o.n_pieces = (uint32_t)(range->n >> o.shift) + 1;
+    if (orders && order_rows(&o)) {
+        *to = o.placed;
+        return SL_OK;
+    }
     for (uint32_t i = 0; i < n; i++)
-        s->places.row[i] = vertices[i] - (uint32_t)range->first;
-    *out = s->places.row;
+        o.row[i] = vertices[i] - o.first;
     return SL_OK;
 }
+
+// -------------------------------------------------------------------------------------------------
 
 // Counted from the first slot of the width on, or back.
 static void shift_slots(struct sl_row_places *p, uint32_t by)
@@ -118,7 +215,7 @@ static int copy_range(struct sl_row_source *s, const struct sl_row_range *range,
 {
     if (!s->reader) {
         const uint32_t *rows;
-        SL_TRY(rows_of(s, range, vertices, n, &rows));
+        SL_TRY(rows_of(s, range, vertices, n, &rows, &to));
         return copy_from(range->rows, range->n, range->row_bytes, kernels, rows, to, n, n_places,
                          out);
     }
@@ -168,7 +265,7 @@ int sl_rows_convert_of(struct sl_row_source *s, uint32_t range, const struct sl_
     const struct sl_row_range of = sl_row_range(s->dataset, range);
     const uint32_t *rows = NULL;
     if (!s->reader) {
-        SL_TRY(rows_of(s, &of, vertices, n, &rows));
+        SL_TRY(rows_of(s, &of, vertices, n, &rows, &to));
         return sl_rows_take(&of, of.rows, of.n, kernels, rows, to, n, n_places, false, out);
     }
     if (of.dtype == SL_DTYPE_F32)
