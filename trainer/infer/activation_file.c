@@ -52,17 +52,17 @@ static int reserve_span(const struct sl_activation_file *a, uint64_t from, uint6
                          (unsigned long long)bytes, a->scratch, (unsigned long long)a->bytes);
 }
 
-int sl_activation_file_reserve(const struct sl_activation_file *a, uint32_t width,
+int sl_activation_file_reserve(const struct sl_activation_file *a, uint32_t width, uint64_t before,
                                const struct sl_infer_range *range)
 {
     const uint64_t row = (uint64_t)width * sizeof(float);
     if (!a->data || range->n == 0)
         return SL_OK;
     if (!range->ids)
-        return reserve_span(a, range->first * row, range->n * row);
-    uint64_t from = range->ids[0] * row, to = from + row;
+        return reserve_span(a, (before + range->first) * row, range->n * row);
+    uint64_t from = (before + range->ids[0]) * row, to = from + row;
     for (uint32_t i = 1; i < range->n; i++) {
-        uint64_t at = range->ids[i] * row;
+        uint64_t at = (before + range->ids[i]) * row;
         if (at <= to + PAGE) { // the same page, or the next
             to = at + row;
             continue;

@@ -18,9 +18,9 @@ int sl_activation_file_open(struct sl_activation_file *a, const char *scratch, u
                             uint32_t width);
 void sl_activation_file_close(struct sl_activation_file *a);
 
-// Disk space for the rows of a range, which is ascending where it is a list; nothing where there is
-// no file. SL_EIO.
-int sl_activation_file_reserve(const struct sl_activation_file *a, uint32_t width,
+// Disk space for the rows of a range, which is ascending where it is a list, of a matrix with
+// `before` rows in front of it; nothing where there is no file. SL_EIO.
+int sl_activation_file_reserve(const struct sl_activation_file *a, uint32_t width, uint64_t before,
                                const struct sl_infer_range *range);
 
 #endif

@@ -141,7 +141,7 @@ static int fill_bank(struct walk *w, uint32_t l, uint32_t type, uint64_t *done, 
                                        .n = (uint32_t)SL_MIN(of->n - at, (uint64_t)UINT32_MAX)};
         const float *rows;
         SL_TRY(one_piece(w, l, type, false, &range, &rows));
-        SL_TRY(sl_activation_file_reserve(bank, width, &range));
+        SL_TRY(sl_activation_file_reserve(bank, width, 0, &range));
         memcpy(bank->data + range.first * width, rows, (size_t)range.n * width * sizeof *rows);
         at += range.n;
         *done += range.n;
