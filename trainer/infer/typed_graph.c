@@ -156,8 +156,8 @@ static int run_layers(struct walk *w)
     for (uint32_t l = 0; l < g->layer; l++) {
         uint64_t done = 0, total = 0;
         if (!w->bank[l & 1].data)
-            SL_TRY(sl_activation_file_open(&w->bank[l & 1], g->scratch, g->dataset->n_nodes,
-                                           g->model->typed->hidden));
+            SL_TRY(sl_activation_file_open(&w->bank[l & 1], g->scratch, g->memory_bytes > 0,
+                                           g->dataset->n_nodes, g->model->typed->hidden));
         for (uint32_t t = 0; t < types_of(w)->n_types; t++)
             total += is_needed(w, l, t) ? types_of(w)->type[t].n : 0;
         SL_TRY(g->on_progress(g->ctx, l, 0, total));

@@ -221,14 +221,15 @@ static int run_layer(struct walk *w, uint32_t l, const uint32_t *ids, uint64_t n
 static int open_banks(struct walk *w)
 {
     struct sl_whole_graph *g = w->g;
+    const bool bounded = g->memory_bytes > 0;
+    const uint64_t n = g->dataset->n_nodes;
     uint32_t width[2] = {0, 0}, jumping = sl_jumping_width(&g->model->jumping);
     for (uint32_t l = 0; l < g->layer; l++)
         width[l & 1] = SL_MAX(width[l & 1], sl_model_kept_width(g->model, l));
     for (int b = 0; b < 2; b++)
         if (width[b])
-            SL_TRY(sl_activation_file_open(&w->bank[b], g->scratch, g->dataset->n_nodes, width[b]));
-    return jumping ? sl_activation_file_open(&w->jumping, g->scratch, g->dataset->n_nodes, jumping)
-                   : SL_OK;
+            SL_TRY(sl_activation_file_open(&w->bank[b], g->scratch, bounded, n, width[b]));
+    return jumping ? sl_activation_file_open(&w->jumping, g->scratch, bounded, n, jumping) : SL_OK;
 }
 
 static int run_layers(struct walk *w)
