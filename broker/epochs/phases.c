@@ -15,7 +15,7 @@
 #include "common/arena/seat.h"
 #include "config/learning_rate.h"
 
-enum { ORDER_INLINE_MAX = 1 << 16 }; // vertices; below a millisecond
+enum { ORDER_INLINE_MAX = 1 << 18 }; // vertices; some milliseconds
 
 // --- the orders of the epochs --------------------------------------------------------------------
 

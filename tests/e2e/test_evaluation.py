@@ -92,7 +92,7 @@ def test_the_file_has_no_name_and_ends_with_the_job(box):
 def test_a_disk_without_room_for_the_file_is_refused(box):
     dataset = box.shared_dataset("small")
     with box.small_disk("160k") as disk:
-        changes = {"arena.activations": "file", "model.hidden": 256}
+        changes = {"arena.activations": "file", "model.hidden": 256, "model.kind": "gin"}
         config = small_job(dataset, output="disk/a", **changes)
         result, _ = box.run(config)
         assert result.rc == 2, str(result)

@@ -20,7 +20,7 @@ static struct sl_config config;
 static struct sl_plan plan;
 static struct sl_nodes_spec nodes; // of the arena
 static struct sl_phases_setup phases_setup;
-static uint32_t vertices[100000];
+static uint32_t vertices[300000];
 static int32_t labels[SL_COUNT_OF(vertices)];
 static struct sl_dataset dataset = {.task = SL_TASK_MULTICLASS, .n_classes = 3, .label = labels};
 

@@ -10,7 +10,7 @@
 #include "tests/unit/trainer_fixture.h"
 #include "trainer/infer/evaluate.h"
 
-enum { FEATURES = 6, CLASSES = 4, HIDDEN = 6, LAYERS = 3 };
+enum { FEATURES = 6, CLASSES = 3, HIDDEN = 6, LAYERS = 3 };
 
 struct banks {
     float *act[2], *jumping;
@@ -428,6 +428,7 @@ TEST(pieces_are_bounded_and_hubs_fit)
         c.model.self_loops = true;
         struct sl_model m;
         ck_assert_int_eq(fixture_model(&m, &c, 2, 2, sl_kernels_cpu()), SL_OK);
+        m.layer[1].order = SL_LAYER_AGGREGATE_FIRST; // it reads the rows themselves
         float *params = fixture_params(&m, 8);
         float *whole = fixture_alloc((uint64_t)N * 3 * sizeof *whole);
         float *single = fixture_alloc((uint64_t)N * 3 * sizeof *single);

@@ -8,7 +8,7 @@
 #include "trainer/infer/evaluate.h"
 #include "trainer/model/sources.h"
 
-enum { NODES = 40, FEATURES = 6, HIDDEN = 4, CLASSES = 3, SEEDS = 9 };
+enum { NODES = 40, FEATURES = 6, HIDDEN = 8, CLASSES = 3, SEEDS = 9 };
 
 static const int64_t FANOUT[] = {4, 3, 2};
 static const int64_t ALL[] = {-1, -1, -1};

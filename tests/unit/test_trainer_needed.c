@@ -162,15 +162,17 @@ static void check_against_all(struct farm *f, const struct outcome *all, const s
     ck_assert_uint_eq(all->edges[LAYERS - 1], some->edges[LAYERS - 1]);
     uint64_t left_out = 0;
     for (uint32_t l = 0; l + 1 < LAYERS; l++) {
-        const uint32_t width = f->model.layer[l].d_out, stride = f->arena.h->spec.act_width;
-        ck_assert_uint_eq(width, stride);
-        for (uint64_t v = 0; v < ds->n_nodes; v++) {
+        // GraphSAGE's last layer reads two matrices of products, one behind the other.
+        const struct sl_layer_input kept = sl_layer_input(&f->model.layer[l + 1]);
+        ck_assert_uint_le(kept.n * kept.width, f->arena.h->spec.act_width);
+        for (uint64_t r = 0; r < kept.n * ds->n_nodes; r++) {
+            const uint64_t v = r % ds->n_nodes;
             const bool has = !needed->layer[l].bits || is_marked(&needed->layer[l], v);
-            const float *row = some->acts[l] + v * width;
+            const float *row = some->acts[l] + r * kept.width;
             left_out += !has;
             if (has)
-                ck_assert_mem_eq(row, all->acts[l] + v * width, width * sizeof *row);
-            for (uint32_t k = 0; !has && k < width; k++)
+                ck_assert_mem_eq(row, all->acts[l] + r * kept.width, kept.width * sizeof *row);
+            for (uint32_t k = 0; !has && k < kept.width; k++)
                 ck_assert(isnan(row[k]));
         }
         ck_assert_uint_le(some->edges[l], all->edges[l]);

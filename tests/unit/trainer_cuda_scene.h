@@ -10,7 +10,7 @@
 #include "tests/unit/trainer_fixture.h"
 #include "trainer/model/model.h"
 
-enum { NODES = 60, FEATURES = 6, CLASSES = 4, HIDDEN = 6, SEEDS = 9 };
+enum { NODES = 60, FEATURES = 6, CLASSES = 3, HIDDEN = 6, SEEDS = 9 };
 
 static const int64_t FANOUT[] = {3, 4, 2};
 

@@ -26,6 +26,9 @@ struct run {
     const struct sl_layer *layer;
     const struct sl_infer_range *range;
     const struct sl_infer_io *io;
+    struct sl_layer_input input; // how x has its rows, and
+    const struct sl_layer *next; // the layer that reads y, or NULL; what it reads:
+    struct sl_layer_input left;
     struct sl_cutter cutter;
     bool last;
 };
@@ -37,6 +40,13 @@ struct bank {
     float *data; // (n_nodes, width)
     uint32_t width;
 };
+
+// One of the matrices of what a layer reads.
+static struct bank bank_of(const struct run *r, const struct sl_layer_input *input, uint32_t which,
+                           float *data)
+{
+    return (struct bank){data + which * r->ds->n_nodes * input->width, input->width};
+}
 
 static const struct sl_device *device_of(const struct run *r)
 {
@@ -196,8 +206,21 @@ static int place_edges(const struct run *r, struct sl_infer_piece *piece)
     return sl_layer_upload_floats(env, rows, n, &piece->edges);
 }
 
+// Of a layer whose products come first, those of the piece's own rows.
+static int place_own(const struct run *r, uint32_t at, struct sl_infer_piece *piece)
+{
+    const struct bank bank = bank_of(r, &r->input, r->input.n - 1, (float *)r->io->x);
+    float *rows;
+    piece->multiplied = r->input.multiplied;
+    if (r->input.n < 2)
+        return SL_OK;
+    SL_TRY(take_rows(r, at, piece, &bank, true, &rows));
+    piece->own = rows;
+    return SL_OK;
+}
+
 // The layer's output, with what surrounds it, at piece->y.
-static int compute(const struct run *r, struct sl_infer_piece *piece)
+static int compute(const struct run *r, uint32_t at, struct sl_infer_piece *piece)
 {
     struct sl_model *model = r->model;
     const struct sl_layer *layer = r->layer;
@@ -207,7 +230,7 @@ static int compute(const struct run *r, struct sl_infer_piece *piece)
         .dtype = r->io->x_dtype,
         .p = r->io->x,
         .n_rows = r->ds->n_nodes,
-        .dim = layer->d_in,
+        .dim = r->input.width,
         .tag = r->io->x_tag,
         .partial = r->io->x_partial,
         .lasting = r->io->x == r->ds->feat,
@@ -218,6 +241,7 @@ static int compute(const struct run *r, struct sl_infer_piece *piece)
     SL_TRY(sl_resident_place(&model->resident, &model->env, &x, !r->range->ids || r->io->x_most,
                              piece));
     SL_TRY(place_edges(r, piece));
+    SL_TRY(place_own(r, at, piece));
     struct sl_infer_piece offered = *piece;
     offered.after = &after;
     offered.is_run = !r->range->ids;
@@ -225,6 +249,21 @@ static int compute(const struct run *r, struct sl_infer_piece *piece)
     SL_TRY(layer->kind->infer(&model->env, layer, r->params, &offered));
     return sl_layer_tail_infer(&model->env, around, r->params, &after, piece->y,
                                piece->lists.n_dst);
+}
+
+// The rows' products, where the next layer reads these.
+static int leave_products(const struct run *r, uint32_t at, const struct sl_infer_piece *piece)
+{
+    const struct sl_layer *next = r->next;
+    for (uint32_t k = 0; k < r->left.n; k++) {
+        const struct bank bank = bank_of(r, &r->left, k, r->io->y);
+        float *rows;
+        SL_TRY(take_rows(r, at, piece, &bank, false, &rows));
+        SL_TRY(sl_layer_product(&r->model->env, next, piece->y, piece->lists.n_dst,
+                                r->params + next->offset[r->left.weight[k]], 0, rows));
+        SL_TRY(leave_rows(r, at, piece, &bank, rows));
+    }
+    return SL_OK;
 }
 
 // Hands out the rows of the result, which are the device's.
@@ -235,7 +274,9 @@ static int deliver(const struct run *r, uint32_t at, const struct sl_infer_piece
     const uint64_t rows = piece->lists.n_dst;
     const bool judged = r->last && !io->hidden;
     const float *host = NULL;
-    if (to->data)
+    if (r->left.multiplied)
+        SL_TRY(leave_products(r, at, piece));
+    else if (to->data)
         SL_TRY(leave_rows(r, at, piece, to, result));
     if (io->rows || (judged && io->predictions))
         SL_TRY(download(r, result, rows, to->width, &host));
@@ -250,7 +291,7 @@ static int deliver(const struct run *r, uint32_t at, const struct sl_infer_piece
 // page faults are one after the other.
 static void ask_for_rows(const struct run *r, const struct sl_infer_piece *piece)
 {
-    const uint64_t row = r->layer->d_in * sl_dtype_bytes(r->io->x_dtype);
+    const uint64_t row = r->input.width * sl_dtype_bytes(r->io->x_dtype);
     const struct sl_csr_view *lists = &piece->lists;
     const char *x = r->io->x;
     for (uint32_t i = 0; i < lists->n_dst; i++)
@@ -271,12 +312,12 @@ static int one_piece(const struct run *r, uint32_t at, uint32_t rows, uint32_t n
     const bool jumps = r->last && !r->io->hidden && model->jumping.kind != SL_JUMPING_NONE;
     const struct bank to = {.data = r->io->y, .width = jumps ? model->n_outputs : r->layer->d_out};
     // A run of vertices is computed where it belongs, if that is the device's memory.
-    if (to.data && !jumps)
+    if (to.data && !jumps && !r->left.multiplied)
         SL_TRY(take_rows(r, at, &piece, &to, false, &piece.y));
     else if (!(piece.y = sl_layer_floats(&model->env, (uint64_t)rows * r->layer->d_out)))
         return SL_ENOMEM;
     float *result = piece.y;
-    SL_TRY(compute(r, &piece));
+    SL_TRY(compute(r, at, &piece));
     SL_TRY(gather_jumping(r, at, &piece));
     if (jumps)
         SL_TRY(finish_jumping(r, at, &piece, &result));
@@ -301,6 +342,9 @@ int sl_evaluate_layer(struct sl_model *model, const struct sl_dataset *ds, const
     const struct sl_layer *which = &model->layer[layer];
     const struct sl_infer_graph own = {ds, model->self_loops, model->neighbours};
     const struct sl_infer_graph *graph = io->graph ? io->graph : &own;
+    const bool followed = io->y && layer + 1 < model->n_layers;
+    const struct sl_layer *next = followed ? which + 1 : NULL;
+    const struct sl_layer_input input = sl_layer_input(which);
     const struct run run = {
         .model = model,
         .ds = ds,
@@ -308,6 +352,9 @@ int sl_evaluate_layer(struct sl_model *model, const struct sl_dataset *ds, const
         .layer = which,
         .range = range,
         .io = io,
+        .input = input,
+        .next = next,
+        .left = next ? sl_layer_input(next) : (struct sl_layer_input){0},
         .last = layer + 1 == model->n_layers,
         .cutter = {.env = &model->env,
                    .dataset = graph->dataset,
@@ -315,7 +362,7 @@ int sl_evaluate_layer(struct sl_model *model, const struct sl_dataset *ds, const
                    .neighbours = graph->neighbours,
                    .range = range,
                    .layer = layer,
-                   .d_in = which->d_in,
+                   .d_in = input.width,
                    .gathers = layer == 0 && (model->features || sl_model_joins(model)),
                    .cold = io->x_cold && model->env.device->is_host,
                    .self_edge = which->kind->self_edge && which->kind->self_edge(which),
@@ -424,14 +471,6 @@ static int leave_needed(struct sl_model *model, const struct sl_dataset *ds,
     return SL_OK;
 }
 
-// Floats a row of a layer's result.
-static uint32_t width_of(const struct sl_model *model, uint32_t layer)
-{
-    if (layer + 1 == model->n_layers)
-        return model->n_outputs;
-    return model->typed ? model->typed->hidden : model->layer[layer].d_out;
-}
-
 // What a vertex's row of a layer reads.
 static uint64_t edges_of(const struct sl_model *model, const struct sl_dataset *ds, uint32_t layer,
                          uint64_t v)
@@ -449,8 +488,8 @@ static int check_phase(const struct sl_model *model, const struct sl_arena *a,
         return sl_fail(SL_EPROTO, "a phase of inference over layer %u%s of a model with %u",
                        spec->layer, spec->last_layer ? ", the last," : "", model->n_layers);
     const struct sl_arena_spec *room = &a->h->spec;
-    uint32_t width = SL_MAX(spec->layer > 0 ? width_of(model, spec->layer - 1) : 0,
-                            spec->last_layer ? 0 : width_of(model, spec->layer));
+    uint32_t width = SL_MAX(spec->layer > 0 ? sl_model_kept_width(model, spec->layer - 1) : 0,
+                            spec->last_layer ? 0 : sl_model_kept_width(model, spec->layer));
     uint32_t banks = SL_MIN(steps - 1, 2u);
     if (width &&
         (room->act_width < width || room->act_rows < ds->n_nodes || room->act_banks < banks))

@@ -5,7 +5,9 @@
  * neighbourhoods of a batch would cost them many times over. Activations of all vertices lie in two
  * banks: layer l reads the features (l = 0) or bank (l - 1) & 1 and writes its rows of bank l & 1
  * (two layers need one bank);
- * the last layer runs over the vertices of a list and leaves losses and predictions. What jumping
+ * the last layer runs over the vertices of a list and leaves losses and predictions. A bank has the
+ * rows of a layer, or where these are wider what the next layer makes of them first: its products,
+ * which need no more than the row itself (sl_layer_input()). What jumping
  * knowledge takes of the layers on the way is gathered in a third bank (jumping.h). In a job the
  * banks are the arena's; sl_evaluate_layer() takes any memory.
  *

@@ -51,7 +51,7 @@ struct sl_cutter {
     struct sl_neighbours *neighbours;       // NULL: all
     const struct sl_infer_range *range;
     uint32_t layer;
-    uint32_t d_in;  // the layer's
+    uint32_t d_in;  // floats of a row that the layer reads
     bool gathers;   // rows of sources are brought along on CPU devices, too
     bool cold;      // rows of sources lie in a file that memory has no room for
     bool self_edge; // lists name the vertex itself, last, and it alone

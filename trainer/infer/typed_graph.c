@@ -141,7 +141,7 @@ static int fill_bank(struct walk *w, uint32_t l, uint32_t type, uint64_t *done, 
                                        .n = (uint32_t)SL_MIN(of->n - at, (uint64_t)UINT32_MAX)};
         const float *rows;
         SL_TRY(one_piece(w, l, type, false, &range, &rows));
-        SL_TRY(sl_activation_file_reserve(bank, width, &range));
+        SL_TRY(sl_activation_file_reserve(bank, width, 0, &range));
         memcpy(bank->data + range.first * width, rows, (size_t)range.n * width * sizeof *rows);
         at += range.n;
         *done += range.n;
@@ -156,8 +156,8 @@ static int run_layers(struct walk *w)
     for (uint32_t l = 0; l < g->layer; l++) {
         uint64_t done = 0, total = 0;
         if (!w->bank[l & 1].data)
-            SL_TRY(sl_activation_file_open(&w->bank[l & 1], g->scratch, g->dataset->n_nodes,
-                                           g->model->typed->hidden));
+            SL_TRY(sl_activation_file_open(&w->bank[l & 1], g->scratch, g->memory_bytes > 0,
+                                           g->dataset->n_nodes, g->model->typed->hidden));
         for (uint32_t t = 0; t < types_of(w)->n_types; t++)
             total += is_needed(w, l, t) ? types_of(w)->type[t].n : 0;
         SL_TRY(g->on_progress(g->ctx, l, 0, total));

@@ -91,20 +91,21 @@ static uint64_t touched_by(const struct walk *w, uint32_t l, const struct sl_inf
 {
     const struct sl_whole_graph *g = w->g;
     const struct sl_dataset *ds = g->dataset;
-    const struct sl_layer *layer = &g->model->layer[l];
+    const struct sl_layer_input input = sl_layer_input(&g->model->layer[l]);
     uint64_t edges = range->n;
     for (uint32_t i = 0; i < range->n; i++)
         edges += sl_dataset_degree(ds, sl_infer_vertex(range, i));
     uint64_t element = l || g->model->learned.dim ? sizeof(float) : sl_dtype_bytes(ds->feat_dtype);
-    uint64_t row = SL_MAX((uint64_t)layer->d_in * element, (uint64_t)PAGE);
-    uint64_t all = ds->n_nodes * layer->d_in * element;
-    uint64_t written =
-        (uint64_t)range->n * sizeof(float) * (layer->d_out + sl_jumping_width(&g->model->jumping));
+    uint64_t row = SL_MAX((uint64_t)input.width * element, (uint64_t)PAGE);
+    uint64_t all = ds->n_nodes * input.n * input.width * element;
+    uint64_t written = (uint64_t)range->n * sizeof(float) *
+                       (sl_model_kept_width(g->model, l) + sl_jumping_width(&g->model->jumping));
     uint64_t read = sl_resident_has(&g->model->resident, io->x, io->x_tag) ? 0 : edges * row;
     const uint64_t an_edge =
         sl_dtype_bytes(ds->indices_dtype) + (ds->present ? sizeof *ds->present : 0) +
         sl_relation_feature_bytes(&ds->typed.plain) / SL_MAX(ds->n_edges, (uint64_t)1);
-    return SL_MIN(read, all) + edges * an_edge + written;
+    const uint64_t own = (input.n - 1) * range->n * row;
+    return SL_MIN(read + own, all) + edges * an_edge + written;
 }
 
 // ---- which rows ---------------------------------------------------------------------------------
@@ -156,6 +157,7 @@ static struct sl_infer_range next_chunk(const struct sl_whole_graph *g, uint32_t
                                         const uint32_t *ids, uint64_t at, uint64_t n)
 {
     const struct sl_layer *layer = &g->model->layer[l];
+    const struct sl_layer_input input = sl_layer_input(layer);
     const uint64_t most = (uint64_t)g->chunk_rows + SL_INFER_PIECE_ROWS;
     struct sl_infer_range range = {
         .ids = ids ? ids + at : NULL, .first = ids ? 0 : at, .n = (uint32_t)SL_MIN(n - at, most)};
@@ -165,7 +167,7 @@ static struct sl_infer_range next_chunk(const struct sl_whole_graph *g, uint32_t
         .neighbours = g->model->neighbours,
         .range = &range,
         .layer = l,
-        .d_in = layer->d_in,
+        .d_in = input.width,
         .gathers = l == 0 && (g->model->features || sl_model_joins(g->model)),
         .self_edge = layer->kind->self_edge && layer->kind->self_edge(layer),
         .edge_floats = sl_model_edge_floats(g->model, l)};
@@ -183,7 +185,6 @@ static int run_layer(struct walk *w, uint32_t l, const uint32_t *ids, uint64_t n
 {
     struct sl_whole_graph *g = w->g;
     const bool wanted = l == g->layer;
-    const uint32_t width = g->model->layer[l].d_out;
     const struct sl_activation_file *to = &w->bank[l & 1];
     enum sl_dtype dtype = SL_DTYPE_F32;
     struct sl_infer_io io = {
@@ -200,8 +201,10 @@ static int run_layer(struct walk *w, uint32_t l, const uint32_t *ids, uint64_t n
     for (uint64_t at = 0; at < n;) {
         const struct sl_infer_range range = next_chunk(g, l, ids, at, n);
         if (!wanted) {
-            SL_TRY(sl_activation_file_reserve(to, width, &range));
-            SL_TRY(sl_activation_file_reserve(&w->jumping, sl_jumping_width(&g->model->jumping),
+            const struct sl_layer_input left = sl_layer_input(&g->model->layer[l + 1]);
+            for (uint32_t k = 0; k < left.n; k++)
+                SL_TRY(sl_activation_file_reserve(to, left.width, k * g->dataset->n_nodes, &range));
+            SL_TRY(sl_activation_file_reserve(&w->jumping, sl_jumping_width(&g->model->jumping), 0,
                                               &range));
         }
         bound_memory(w, touched_by(w, l, &range, &io));
@@ -218,14 +221,15 @@ static int run_layer(struct walk *w, uint32_t l, const uint32_t *ids, uint64_t n
 static int open_banks(struct walk *w)
 {
     struct sl_whole_graph *g = w->g;
+    const bool bounded = g->memory_bytes > 0;
+    const uint64_t n = g->dataset->n_nodes;
     uint32_t width[2] = {0, 0}, jumping = sl_jumping_width(&g->model->jumping);
     for (uint32_t l = 0; l < g->layer; l++)
-        width[l & 1] = SL_MAX(width[l & 1], g->model->layer[l].d_out);
+        width[l & 1] = SL_MAX(width[l & 1], sl_model_kept_width(g->model, l));
     for (int b = 0; b < 2; b++)
         if (width[b])
-            SL_TRY(sl_activation_file_open(&w->bank[b], g->scratch, g->dataset->n_nodes, width[b]));
-    return jumping ? sl_activation_file_open(&w->jumping, g->scratch, g->dataset->n_nodes, jumping)
-                   : SL_OK;
+            SL_TRY(sl_activation_file_open(&w->bank[b], g->scratch, bounded, n, width[b]));
+    return jumping ? sl_activation_file_open(&w->jumping, g->scratch, bounded, n, jumping) : SL_OK;
 }
 
 static int run_layers(struct walk *w)

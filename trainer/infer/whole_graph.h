@@ -5,10 +5,11 @@
  * many times the machine's memory. Predictions of ten vertices need those of a few thousand.
  *
  * DESIGN. One layer after the other (evaluate.h), a chunk of vertices at a time. Hidden activations
- * lie in files that have no name, so that nothing is left however this process ends; layers take
- * turns in two of them, and jumping knowledge has a third. They are mapped and shared: the kernel
- * writes them back and forgets them as it needs memory. Disk space is reserved before a chunk is
- * computed: a full disk is an error and not SIGBUS.
+ * lie in memory where there is plenty of it, else in files that have no name, so that nothing is
+ * left however this process ends; layers take turns in two of them, and jumping knowledge has a
+ * third. Files are mapped and shared: the kernel writes them back and forgets them as it needs
+ * memory. Disk space is reserved before a chunk is computed: a full disk is an error and not
+ * SIGBUS.
  *
  * Rows that are asked for are handed over in their order and stored nowhere here. Where the rows
  * that a layer needs, found backwards from those, are at most a tenth of the graph, it computes

@@ -139,6 +139,24 @@ bool sl_layer_transform_first(const struct sl_layer *layer, const struct sl_csr_
     return last < first;
 }
 
+struct sl_layer_input sl_layer_input(const struct sl_layer *layer)
+{
+    const struct sl_layer_input rows = {.n = 1, .width = layer->d_in};
+    struct sl_layer_input products = {.multiplied = true, .width = layer->d_out};
+    if (layer->index > 0 && layer->kind->linear && sl_layer_may_transform_first(layer))
+        products.n = layer->kind->linear(layer, products.weight);
+    const bool narrower = (uint64_t)products.n * products.width <= rows.width;
+    return products.n > 0 && narrower ? products : rows;
+}
+
+int sl_layer_add_own(const struct sl_layer_env *env, const struct sl_layer *layer,
+                     const struct sl_infer_piece *piece, const float *sums)
+{
+    const float *const terms[] = {sums, piece->own};
+    const uint64_t n = (uint64_t)piece->csr.n_dst * layer->d_out;
+    return env->kernels->reduce(terms, piece->own ? 2 : 1, n, 1, piece->y);
+}
+
 int sl_layer_product(const struct sl_layer_env *env, const struct sl_layer *layer, const float *x,
                      uint64_t rows, const float *weight, float beta, float *y)
 {

@@ -180,6 +180,10 @@ struct sl_infer_piece {
     // Of the pieces before (source_row_cache.h), or NULL: rows of sources; sums over features.
     struct sl_source_row_cache *kept, *kept_sums;
     bool is_run; // ids are consecutive
+    // Of a layer whose products come first (sl_layer_input()): x has d_out columns, products with
+    // the neighbours' weight; own (n_dst, d_out) are those of the vertices themselves, or NULL.
+    bool multiplied;
+    const float *own;
 };
 
 #define SL_LAYER_NO_BIAS UINT32_MAX
@@ -192,6 +196,10 @@ struct sl_layer_kind {
     bool (*reads_f32)(const struct sl_layer *layer); // x beside tape->half of bf16; NULL: no
     bool (*self_edge)(const struct sl_layer *layer); // inference lists name the vertex; NULL: no
     uint32_t bias; // which of the tensors is the bias (d_out) that the model adds to y; or none
+
+    // Where all that the layer does is to add up products of rows and weights (d_out, d_in): which
+    // tensors these are, the neighbours' first, then the vertex's own; how many. 0, NULL: not so.
+    uint32_t (*linear)(const struct sl_layer *layer, uint32_t weight[2]);
 
     // SL_EINVAL when a layer of these widths cannot be (heads that do not divide them); NULL:
     // all can.
@@ -273,6 +281,22 @@ bool sl_layer_transform_first(const struct sl_layer *layer, const struct sl_csr_
                               bool input_gradient);
 // Whether it may be of some hop.
 bool sl_layer_may_transform_first(const struct sl_layer *layer);
+
+/*
+ * What layer-wise inference keeps of all vertices for a layer to read: n matrices, one behind the
+ * other, (n_nodes, width) each. They are the rows that the layer before gives; or, where these are
+ * wider than the layer's products with them all together, these products, which the layer before
+ * makes while its rows are in the cache.
+ */
+struct sl_layer_input {
+    bool multiplied;
+    uint32_t n, width;
+    uint32_t weight[2]; // which tensor each is the product with
+};
+struct sl_layer_input sl_layer_input(const struct sl_layer *layer);
+// y (n_dst, d_out) of a piece that is multiplied: the rows' sums (n_dst, d_out) and their own.
+int sl_layer_add_own(const struct sl_layer_env *env, const struct sl_layer *layer,
+                     const struct sl_infer_piece *piece, const float *sums);
 
 // *out (n_dst, in the pool): what the weights of each row's edges come to (kernels: row_sums).
 // weights NULL: all are 1.

@@ -51,6 +51,13 @@ static uint32_t describe(const struct sl_layer *layer, struct sl_tensor tensors[
     return N_TENSORS;
 }
 
+static uint32_t linear(const struct sl_layer *layer, uint32_t weight[2])
+{
+    (void)layer;
+    weight[0] = LIN_WEIGHT;
+    return 1;
+}
+
 static int scales(const struct sl_layer_env *env, const struct sl_layer *layer,
                   struct sl_layer_tape *tape)
 {
@@ -172,6 +179,11 @@ static int infer(const struct sl_layer_env *env, const struct sl_layer *layer, c
         return sl_fail(SL_EINVAL, "inference of a GCN with model.degrees \"block\": the graph's "
                                   "out-degrees were not counted");
     float *sum;
+    if (piece->multiplied) {
+        const struct sl_layer narrow = sl_layer_square(layer);
+        SL_TRY(infer_sums(env, &narrow, piece, &sum));
+        return sl_layer_add_own(env, layer, piece, sum);
+    }
     SL_TRY(infer_sums(env, layer, piece, &sum));
     return sl_layer_last_product(env, layer, sum, piece->csr.n_dst,
                                  params + layer->offset[LIN_WEIGHT], 0, piece->y, piece->after);
@@ -183,6 +195,7 @@ const struct sl_layer_kind sl_layer_gcn = {
     .needs_degrees = true,
     .self_edge = own_loop,
     .bias = BIAS,
+    .linear = linear,
     .describe = describe,
     .forward = forward,
     .backward = backward,

@@ -51,6 +51,13 @@ static uint32_t describe(const struct sl_layer *layer, struct sl_tensor tensors[
     return LIN_R_WEIGHT + 1;
 }
 
+static uint32_t linear(const struct sl_layer *layer, uint32_t weight[2])
+{
+    weight[0] = LIN_L_WEIGHT;
+    weight[1] = LIN_R_WEIGHT;
+    return is_max(layer) ? 0 : is_gcn(layer) ? 1 : 2;
+}
+
 static int forward_max(const struct sl_layer_env *env, const struct sl_layer *layer,
                        const float *params, bool input_gradient, struct sl_layer_tape *tape)
 {
@@ -214,6 +221,11 @@ static int infer(const struct sl_layer_env *env, const struct sl_layer *layer, c
 {
     uint32_t n_dst = piece->csr.n_dst;
     float *rows;
+    if (piece->multiplied) {
+        const struct sl_layer narrow = sl_layer_square(layer);
+        SL_TRY(infer_mean(env, &narrow, piece, &rows));
+        return sl_layer_add_own(env, layer, piece, rows);
+    }
     if (is_max(layer))
         SL_TRY(infer_max(env, layer, piece, &rows));
     else
@@ -235,6 +247,7 @@ const struct sl_layer_kind sl_layer_graphsage = {
     .reads_table = true,
     .self_edge = is_gcn,
     .bias = LIN_L_BIAS,
+    .linear = linear,
     .describe = describe,
     .forward = forward,
     .backward = backward,

@@ -264,13 +264,21 @@ uint64_t sl_model_peak_bytes(const struct sl_model *model)
     return model->pool.peak_bytes + model->scratch.peak_bytes;
 }
 
+uint32_t sl_model_kept_width(const struct sl_model *model, uint32_t layer)
+{
+    if (layer + 1 == model->n_layers)
+        return model->n_outputs;
+    if (model->typed)
+        return model->typed->hidden;
+    const struct sl_layer_input next = sl_layer_input(&model->layer[layer + 1]);
+    return next.n * next.width;
+}
+
 uint32_t sl_model_infer_width(const struct sl_model *model)
 {
     uint32_t width = 0;
-    for (uint32_t l = 0; l + 1 < model->n_layers; l++)
-        width = SL_MAX(width, model->typed ? model->typed->hidden : model->layer[l].d_out);
-    if (is_links(model))
-        width = SL_MAX(width, model->n_outputs);
+    for (uint32_t l = 0; l + !is_links(model) < model->n_layers; l++)
+        width = SL_MAX(width, sl_model_kept_width(model, l));
     return width;
 }
 

@@ -122,8 +122,10 @@ void sl_model_fini(struct sl_model *model); // safe on a zeroed struct
 // The most memory of the device that a batch has taken for its activations.
 uint64_t sl_model_peak_bytes(const struct sl_model *model);
 
-// Floats a row of the widest activation that layer-wise inference keeps of all vertices: outputs
-// only of links; 0 where it keeps none.
+// Floats that layer-wise inference keeps of each vertex for what comes behind a layer: of the last
+// one the outputs.
+uint32_t sl_model_kept_width(const struct sl_model *model, uint32_t layer);
+// The most of them, of the last layer only of links; 0 where it keeps none.
 uint32_t sl_model_infer_width(const struct sl_model *model);
 
 // Of a plain graph, floats of an edge with features that the layer has at most: these, or a row of
