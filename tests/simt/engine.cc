@@ -9,9 +9,11 @@
  * whom is reported.
  *
  * ORDER. Which of the threads that could run does is decided by the seed: the first, the last or
- * any of them, and blocks go upwards, downwards or shuffled. Under a shuffled order threads give way
- * at some of their atomic operations too (in the checked build at any access), since that is where
- * kernels depend on order. A thread that spins gives way after a number of atomic operations.
+ * any of them, and blocks go upwards, downwards or shuffled. But for the shuffled order a warp goes
+ * on until it comes to a barrier: its stacks stay in the cache, and warps are as far apart as a
+ * kernel lets them be. Under a shuffled order threads give way at some of their atomic operations too
+ * (in the checked build at any access), since that is where kernels depend on order. A thread that
+ * spins gives way after a number of atomic operations.
  *
  * Blocks are never interleaved: a kernel whose blocks wait for each other never ends on a GPU that
  * runs fewer of them at once than there are, so kernels here must not; it is found as a hang.
@@ -26,6 +28,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <map>
 #include <set>
 #include <vector>
 
@@ -168,6 +172,15 @@ void push_ready(fibre *f)
     ready[(ready_head + n_ready++) % THREADS_MAX] = f;
 }
 
+// Before all others.
+void push_first(fibre *f)
+{
+    f->state = READY;
+    ready_head = (ready_head + THREADS_MAX - 1) % THREADS_MAX;
+    ready[ready_head] = f;
+    n_ready++;
+}
+
 fibre *pop_ready()
 {
     if (settings().order == ORDER_SHUFFLED) {
@@ -283,17 +296,48 @@ const char *base_name(const char *path)
 
 // ---- blocks -------------------------------------------------------------------------------------
 
-// Shared memory has nothing in it that a block could rely on. That of all kernels of the plug-in is
-// filled before each block where it is little, and else before some of the blocks.
-void spoil_shared(const call &k, bool first)
+// Static shared memory that a kernel has been seen to write, in pieces.
+struct used_shared {
+    std::set<size_t> pieces;
+    unsigned launches = 0;
+    bool is_learning = false; // all of it was filled before this block
+};
+enum : size_t { PIECE = 256 };
+
+unsigned char rubbish()
 {
-    enum { LITTLE = 64 << 10, LAUNCHES = 4, BLOCKS = 16 };
-    int byte = running.block & 1 ? 0xa7 : 0xff; // of floats NaN
+    return running.block & 1 ? 0xa7 : 0xff; // of floats NaN
+}
+
+// Shared memory has nothing in it that a block could rely on. That of all kernels of the plug-in is
+// large: all of it is filled before some blocks, which show what the kernel writes; that alone is
+// filled before the others.
+void spoil_shared(const call &k, used_shared *used, bool first)
+{
+    enum { LAUNCHES = 16, BLOCKS = 64 };
     size_t all = (size_t)(__stop_simt_shared - __start_simt_shared);
-    if (all && (all <= LITTLE || (first && running.launch % LAUNCHES == 0) ||
-                running.block % BLOCKS == BLOCKS - 1))
-        memset(__start_simt_shared, byte, all);
-    memset(dynamic_memory, byte, k.shared);
+    if (first)
+        used->launches++;
+    used->is_learning =
+        (first && used->launches % LAUNCHES == 1) || running.block % BLOCKS == BLOCKS - 1;
+    if (used->is_learning && all)
+        memset(__start_simt_shared, rubbish(), all);
+    else
+        for (size_t at : used->pieces)
+            memset(__start_simt_shared + at, rubbish(), std::min<size_t>(PIECE, all - at));
+    memset(dynamic_memory, rubbish(), k.shared);
+}
+
+void learn_shared(used_shared *used)
+{
+    const unsigned char *shared = __start_simt_shared;
+    size_t all = (size_t)(__stop_simt_shared - __start_simt_shared);
+    for (size_t at = 0; used->is_learning && at < all; at += PIECE) {
+        size_t n = std::min<size_t>(PIECE, all - at);
+        // All of its bytes are rubbish when the first is and each is as the one before it.
+        if (shared[at] != rubbish() || memcmp(shared + at, shared + at + 1, n - 1) != 0)
+            used->pieces.insert(at);
+    }
 }
 
 void check_dynamic_zone(const call &k)
@@ -412,13 +456,16 @@ void execute(call &k)
     memset(dynamic_memory + k.shared, 0xc3, 256);
     uint64_t n = (uint64_t)k.grid.x * k.grid.y * k.grid.z;
     block_order order(n);
+    static std::map<const void *, used_shared> used_by;
+    used_shared &used = used_by[k.function];
     {
         window open;
         for (uint64_t i = 0; i < n && !device_is_lost(); i++) {
             drop_the_dead();
             set_block((uint32_t)order.at(i));
-            spoil_shared(k, i == 0);
+            spoil_shared(k, &used, i == 0);
             run_block(k);
+            learn_shared(&used);
         }
     }
     running.kernel = NULL;
@@ -615,14 +662,14 @@ static void release(fibre *warp, unsigned mask)
     gathering *g = &gatherings[warp->linear / 32];
     bool reverse = settings().order == ORDER_REVERSE;
     for (unsigned i = 0; i < 32; i++) {
-        unsigned lane = reverse ? 31 - i : i;
+        unsigned lane = reverse ? i : 31 - i; // the last to go first is the first to run
         if (!(mask >> lane & 1))
             continue;
         if (warp[lane].counted)
             g->here &= ~(1u << lane);
         else
             g->others--;
-        push_ready(&warp[lane]);
+        push_first(&warp[lane]);
     }
 }
 
