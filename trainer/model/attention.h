@@ -88,7 +88,8 @@ int sl_attention_shares(const struct sl_layer_env *env, const struct sl_csr_view
                         uint32_t heads, const float *score_src, const float *score_dst,
                         float *alpha);
 
-// *dalpha (n_edges, H, in the pool): the shares' gradient for that of all heads, dheads (n_dst, H*C).
+// *dalpha (n_edges, H, in the pool): the shares' gradient for dheads (n_dst, H*C), that of all
+// heads.
 int sl_attention_shares_gradient(const struct sl_layer_env *env, const struct sl_attention *a,
                                  const struct sl_attention_edges *edges, const float *dheads,
                                  float **dalpha);
