@@ -396,6 +396,15 @@ static void print_metapath(const struct sl_typed *t, uint32_t relation)
     printf("\n");
 }
 
+// Of the edges of a relation, or of a plain graph.
+static void print_edge_features(const struct sl_relation *r)
+{
+    char a[SL_UNITS_BYTES];
+    if (r->feat_dim > 0)
+        printf(", %u features of each, %s, mapped", r->feat_dim,
+               sl_units_bytes(a, (double)sl_relation_feature_bytes(r)));
+}
+
 static void print_dataset(const struct sl_config *c, const struct sl_dataset *ds)
 {
     enum { SHOWN = 20 }; // `sluice inspect` has all
@@ -403,8 +412,10 @@ static void print_dataset(const struct sl_config *c, const struct sl_dataset *ds
     const uint32_t n_paths = t->n_walked > 0 ? t->n_relations : 0;
     const uint32_t n_own = n_paths > 0 ? t->n_walked : t->n_relations;
     char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES];
-    printf("data set    %s: %s vertices, %s edges, ", c->dataset, sl_units_grouped(a, ds->n_nodes),
+    printf("data set    %s: %s vertices, %s edges", c->dataset, sl_units_grouped(a, ds->n_nodes),
            sl_units_grouped(b, ds->n_edges));
+    print_edge_features(&t->plain);
+    printf(", ");
     if (t->n_types > 0)
         printf("%s, %s", SL_PLURAL(t->n_types, "type"), SL_PLURAL(n_own, "relation"));
     else
@@ -421,9 +432,12 @@ static void print_dataset(const struct sl_config *c, const struct sl_dataset *ds
         else
             printf("no features\n");
     }
-    for (uint32_t i = n_paths; i < n_paths + SL_MIN(n_own, (uint32_t)SHOWN); i++)
-        printf("  %s: %s edges\n", sl_relation_text(t, i).text,
+    for (uint32_t i = n_paths; i < n_paths + SL_MIN(n_own, (uint32_t)SHOWN); i++) {
+        printf("  %s: %s edges", sl_relation_text(t, i).text,
                sl_units_grouped(a, t->relation[i].n_edges));
+        print_edge_features(&t->relation[i]);
+        printf("\n");
+    }
     for (uint32_t i = 0; i < n_paths; i++)
         print_metapath(t, i);
 }
@@ -569,6 +583,15 @@ static void print_plan_text(const struct sl_job_check *r, const struct plan *p)
            c->output);
 }
 
+// Of all edges whose features the model reads.
+static uint64_t edge_feature_bytes(const struct sl_dataset *ds)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < sl_typed_edge_sets(&ds->typed); i++)
+        sum += sl_relation_feature_bytes(sl_typed_edge_set(&ds->typed, i));
+    return sum;
+}
+
 static int print_plan_json(const struct sl_job_check *r, const struct plan *p)
 {
     const struct sl_config *c = &r->config;
@@ -613,6 +636,7 @@ static int print_plan_json(const struct sl_job_check *r, const struct plan *p)
     cJSON *store = cJSON_AddObjectToObject(plan, "store");
     cJSON_AddStringToObject(store, "features", sl_features_kinds[s->features].word);
     cJSON_AddNumberToObject(store, "feature_bytes", (double)sl_features_bytes(&r->dataset));
+    cJSON_AddNumberToObject(store, "edge_feature_bytes", (double)edge_feature_bytes(&r->dataset));
     if (s->way != SL_STORE_WAY_NONE) {
         cJSON_AddStringToObject(store, "gpu_way", sl_store_ways[s->way].word);
         cJSON_AddStringToObject(store, "gpu_reason", sl_store_ways[s->way].why);

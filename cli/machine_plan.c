@@ -85,9 +85,8 @@ static double edge_bytes(const struct sl_machine_plan *p, const struct sl_typed_
     double sum = 0;
     for (uint32_t r = 0; r < p->typed.n_relations; r++) {
         const struct sl_relation *relation = &p->typed.relation[r];
-        if (relation->feat)
-            sum += f->edges[r] * relation->feat_dim *
-                   (double)(bytes_each ? bytes_each : sl_dtype_bytes(relation->feat_dtype));
+        sum += f->edges[r] * (double)(bytes_each ? relation->feat_dim * bytes_each
+                                                 : sl_relation_row_bytes(relation));
     }
     return sum;
 }
@@ -97,10 +96,9 @@ static double edge_drive_bytes(const struct sl_machine_plan *p, const struct sl_
 {
     double blocks = 0;
     for (uint32_t r = 0; r < p->typed.n_relations; r++) {
-        const struct sl_relation *relation = &p->typed.relation[r];
-        if (relation->feat)
-            blocks += f->edges[r] * sl_row_blocks((uint64_t)relation->feat_dim *
-                                                  sl_dtype_bytes(relation->feat_dtype));
+        const uint64_t bytes = sl_relation_row_bytes(&p->typed.relation[r]);
+        if (bytes > 0)
+            blocks += f->edges[r] * sl_row_blocks(bytes);
     }
     return (1 - p->edge_feature_share) * blocks * BLOCK_BYTES;
 }

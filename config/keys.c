@@ -328,7 +328,7 @@ const struct sl_key sl_keys[] = {
      .min = 1, .max = 256, .fallback = "8",
      .only_key = "model.kind", .only_word = SL_MODEL_WITH_HEADS,
      .doc = "Attention heads: side by side in hidden layers (model.hidden is a multiple), "
-            "averaged in the last layer (rgat, hgt: side by side). Only with "
+            "averaged in the last layer (rgat, rgatv2, hgt: side by side). Only with "
             SL_MODEL_WITH_HEADS "."},
     {.path = "model.attention_dropout", .type = SL_KEY_NUMBER, AT(model.attention_dropout), FIXED,
      .min = 0, .max = 1, .below_max = true, .fallback_note = "model.dropout",
@@ -357,9 +357,9 @@ const struct sl_key sl_keys[] = {
             "unbiased), or of the sampled block. Only with " SL_MODEL_WITH_DEGREES "."},
     {.path = "model.relations", .type = SL_KEY_WORD, AT(model.relations), FIXED,
      .words = relation_sums, .fallback = "\"sum\"",
-     .only_key = "model.kind", .only_word = "rsage or rgat",
+     .only_key = "model.kind", .only_word = "rsage or rgat or rgatv2",
      .doc = "What is made of the relations that lead to a type: their sum or their mean. Only "
-            "with rsage or rgat."},
+            "with rsage or rgat or rgatv2."},
     {.path = "model.share_weights", .type = SL_KEY_BOOL, AT(model.share_weights),
      .fallback = "false", FIXED, .only_key = "model.kind", .only_word = "rgat",
      .doc = "Whether a relation has one weight for both of its ends, as GATConv(in, out) has it "

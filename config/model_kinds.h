@@ -18,18 +18,19 @@
 #define SL_MODEL_TYPED_KINDS(X)                                                                    \
     X(RSAGE, rsage)                                                                                \
     X(RGAT, rgat)                                                                                  \
+    X(RGATV2, rgatv2)                                                                              \
     X(RGCN, rgcn)                                                                                  \
     X(HGT, hgt)
 
 // Those with attention heads, in words: the keys of attention belong to them.
-#define SL_MODEL_WITH_HEADS "gat or gatv2 or rgat or hgt"
+#define SL_MODEL_WITH_HEADS "gat or gatv2 or rgat or rgatv2 or hgt"
 // Those that drop attention coefficients, likewise.
-#define SL_MODEL_WITH_ATTENTION_DROPOUT "gat or gatv2 or rgat"
-#define SL_MODEL_WITH_RESIDUAL          "gat or gatv2 or rgat"
-#define SL_MODEL_WITH_EDGE_FEATURES     "gat or gatv2 or rgat"
+#define SL_MODEL_WITH_ATTENTION_DROPOUT "gat or gatv2 or rgat or rgatv2"
+#define SL_MODEL_WITH_RESIDUAL          "gat or gatv2 or rgat or rgatv2"
+#define SL_MODEL_WITH_EDGE_FEATURES     "gat or gatv2 or rgat or rgatv2"
 // Those whose sums model.degrees scales, likewise.
 #define SL_MODEL_WITH_DEGREES "gcn or gin"
 // Those of graphs of several types, likewise; the others are of graphs of one.
-#define SL_MODEL_OF_TYPES "rsage or rgat or rgcn or hgt"
+#define SL_MODEL_OF_TYPES "rsage or rgat or rgatv2 or rgcn or hgt"
 
 #endif

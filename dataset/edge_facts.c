@@ -58,7 +58,7 @@ static char *file_of(const struct pass *p, const char *what, const struct sl_edg
                      char *path)
 {
     char name[sizeof r->key + 32];
-    snprintf(name, sizeof name, "%s.%s.npy", what, r->key);
+    snprintf(name, sizeof name, "%s%s%s.npy", what, r->key[0] ? "." : "", r->key);
     return sl_staging_file(p->st, name, path);
 }
 

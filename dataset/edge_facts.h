@@ -1,5 +1,5 @@
 /*
- * edge_facts.h - what an import of several types has of the edges of a relation: times and
+ * edge_facts.h - what an import has of the edges of a relation, or of a plain graph: times and
  * features, arrays with a row for each edge of the source.
  *
  * Edges are sorted by target and source with their number in the source where a weight is
@@ -21,7 +21,7 @@
 
 // A relation that was written, and the arrays of its edges.
 struct sl_edge_facts {
-    char key[3 * SL_TYPE_NAME_BYTES]; // "author.writes.paper"
+    char key[3 * SL_TYPE_NAME_BYTES]; // "author.writes.paper"; "": of a plain graph
     // Paths; NULL: none. Of neither, its edges stay as they are. source_times is of vertices.
     const char *times, *feat, *source_times;
     uint64_t n_read; // edges of the source

@@ -74,9 +74,10 @@ static void summarise_edges(const struct sl_import *im, struct sl_table *t)
     sl_table_row(t, "edges stored|%s%s", sl_units_grouped(a, im->csc.n_edges),
                  im->unit_weights
                      ? ", without their weights, which are all 1 (--weights keeps them)"
-                 : in->weighted   ? ", with weights"
-                 : im->keep_times ? ", with times"
-                                  : "");
+                 : in->weighted      ? ", with weights"
+                 : im->keep_times    ? ", with times"
+                 : im->edge_features ? ", with features"
+                                     : "");
     if (in->n_underflows)
         sl_table_row(t,
                      "weights lost|%s became 0, for float32 holds nothing below 1.4e-45 (sampling "

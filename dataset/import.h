@@ -81,6 +81,7 @@ struct sl_import {
     void *context;                 // the format's own
     const char *feature_file;      // NULL: node_feat.npy
     const char *feature_rows;      // what has a row of it; NULL: vertices
+    const char *edge_features;     // of a plain graph: where they are from; NULL: none are read
     struct sl_typed_import *typed; // of a graph of several types, else NULL (typed_import.h),
     const struct sl_import_typed *of_typed; // and what is done with it
     uint64_t memory_held; // of memory_bytes, by the format, while edges are sorted

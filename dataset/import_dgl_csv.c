@@ -11,8 +11,8 @@
  * numbered as DGL does, by rising id (id_table.h). With one type and one relation the data set is a
  * plain one. Several graphs in one data set are refused.
  *
- * Features of edges are kept of a graph of several types, where edges have no weights; then a file
- * of edges is read three times: counted, for its features and for its edges.
+ * Features of edges are kept where edges have no weights; then a file of edges is read three times:
+ * counted, for its features and for its edges.
  *
  * A file of vertices is read twice, for the ids and for the rest, which goes through a sort where
  * its rows do not stand in the order of the ids.
@@ -26,6 +26,7 @@
 #include "common/base/error.h"
 #include "common/base/narrow.h"
 #include "dataset/dgl_vertices.h"
+#include "dataset/edge_features.h"
 #include "dataset/import_vertices.h"
 #include "dataset/name_key.h"
 #include "dataset/typed_import.h"
@@ -154,11 +155,11 @@ static int open_type(struct sl_import *im, struct dgl_csv *g, const cJSON *entry
 }
 
 // Columns that are features: those that are asked for; else "feat", where nothing is against it.
-static int choose_features(struct sl_import *im, const struct dgl_csv *g, struct relation *r)
+static int choose_features(const struct sl_import *im, const struct dgl_csv *g, struct relation *r)
 {
     if (g->edge_features)
         return sl_dgl_features_choose(&r->features, &r->table, "edge-features", g->edge_features);
-    if (r->weight < 0 && !sl_typed_import_no_facts(im) && (g->n_types > 1 || g->n_relations > 1))
+    if (r->weight < 0 && !sl_edge_features_forbidden(im))
         sl_dgl_features_add(&r->features, sl_csv_table_find(&r->table, "feat"));
     return SL_OK;
 }
@@ -214,15 +215,9 @@ static int check_edge_features(const struct dgl_csv *g)
     bool found = !g->edge_features || !g->edge_features[0];
     for (uint32_t i = 0; i < g->n_relations; i++)
         found |= g->relation[i].features.n > 0;
-    if (!found)
-        return sl_fail(SL_EINVAL,
-                       "import %s: --edge-features %s: no file of edges has such a column", g->path,
-                       g->edge_features);
-    if (!g->edge_features || !g->edge_features[0] || g->n_types > 1 || g->n_relations > 1)
+    if (found)
         return SL_OK;
-    return sl_fail(SL_EINVAL,
-                   "import %s: --edge-features %s: found a graph of one type, wanted one of "
-                   "several: leave it out, and save edge_feat.npy beside indices.npy yourself",
+    return sl_fail(SL_EINVAL, "import %s: --edge-features %s: no file of edges has such a column",
                    g->path, g->edge_features);
 }
 
@@ -460,6 +455,9 @@ static int read_plain(struct sl_import *im, struct dgl_csv *g)
     SL_TRY(sl_dgl_vertices_read(&g->type[0], im, (enum sl_task)g->columns.task, g->first == 0));
     SL_TRY(sl_import_finish_vertices(im, n));
     im->edge_sink.weighted = g->relation[0].weight >= 0;
+    if (g->relation[0].features.n > 0)
+        SL_TRY(sl_edge_features_take(im, g->edge_features ? "--edge-features" : "feat",
+                                     g->edge_features, put_features, &g->relation[0]));
     SL_TRY(read_edges(im, &g->relation[0]));
     return sl_import_finish_edges(im, n);
 }
@@ -554,8 +552,8 @@ static const struct sl_option options[] = {
      .help = "the column of edges that is their weight; default: 'weight'"},
     {.name = "edge-features", AT(TEXT, edge_features), .placeholder = "COLUMNS",
      .may_be_empty = true,
-     .help = "columns of edges that are their features, in a graph of several types, '' for none; "
-             "default: 'feat', where edges have no weights"},
+     .help = "columns of edges that are their features, '' for none; default: 'feat', where edges "
+             "have no weights"},
     {.name = "task", AT(CHOICE, columns.task), .choices = sl_label_tasks,
      .help = sl_label_tasks_help},
     {0},

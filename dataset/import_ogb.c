@@ -6,6 +6,7 @@
  *   SRC/raw/node-feat.csv.gz                             one row of numbers a vertex   (optional)
  *   SRC/raw/node-label.csv.gz                            one row of labels a vertex    (optional)
  *   SRC/raw/edge_weight.csv.gz                           one number an edge            (optional)
+ *   SRC/raw/edge-feat.csv.gz                             a row of numbers an edge      (optional)
  *   SRC/split/SCHEME/{train,valid,test}.csv.gz           one vertex a line             (optional)
  *   SRC/split/SCHEME/{train,valid,test}.pt               pairs of vertices: ogb_links.h
  *   SRC/split/SCHEME/split_dict.pt                       in one file either of these two
@@ -14,7 +15,8 @@
  * DatasetSaver writes):
  *
  *   SRC/raw/data.npz        num_nodes_list, num_edges_list (1 each), edge_index (2, edges),
- *                           node_feat (vertices, columns; optional), further node_* and edge_*
+ *                           node_feat (vertices, columns; optional), edge_feat (edges, columns;
+ *                           optional), further node_* and edge_*
  *   SRC/raw/node-label.npz  node_label (vertices, 1 or more; optional)
  *
  * Each csv file may also be there without .gz. An edge u,v makes u an in-neighbour of v. The sizes
@@ -45,6 +47,7 @@
 #include "dataset/array_sink.h"
 #include "dataset/csv_reader.h"
 #include "dataset/csv_rows.h"
+#include "dataset/edge_features.h"
 #include "dataset/line_scan.h"
 #include "dataset/import_vertices.h"
 #include "dataset/ogb_links.h"
@@ -109,7 +112,7 @@ static void list_left_out(struct sl_import *im)
         "num-node-list.csv",   "num-edge-list.csv",  "edge.csv",           "node-feat.csv",
         "node-label.csv",      "data.npz",           "num_nodes_dict.npz", "num_edges_dict.npz",
         "edge_index_dict.npz", "node_feat_dict.npz", "edge_feat_dict.npz", "node-label.npz",
-        "edge_weight.csv"};
+        "edge-feat.csv",       "edge_weight.csv"};
     char path[PATH_BYTES];
     snprintf(path, sizeof path, "%s/raw", im->source);
     DIR *d = opendir(path);
@@ -214,6 +217,13 @@ static int read_weights(struct sl_csv *c)
     return SL_OK;
 }
 
+static int put_csv_edge_features(struct sl_import *im, void *of)
+{
+    struct sl_csv *c = of;
+    const struct ogb *ogb = c->context;
+    return sl_csv_put_features(im, c->path, ogb->n_edges);
+}
+
 static int read_topology(struct sl_csv *c)
 {
     struct ogb *ogb = c->context;
@@ -225,6 +235,8 @@ static int read_topology(struct sl_csv *c)
     SL_TRY(need_csv(c, "raw/num-edge-list"));
     SL_TRY(sl_csv_read(c, "sizes", parse_n_edges));
     SL_TRY(read_weights(c));
+    if (ogb->n_edges > 0 && find_csv(c, "raw/edge-feat"))
+        SL_TRY(sl_edge_features_take(c->im, "edge-feat", false, put_csv_edge_features, c));
     SL_TRY(need_csv(c, "raw/edge"));
     SL_TRY(sl_import_start_edges(c->im));
     SL_TRY(sl_csv_read(c, "edges", parse_edge));
@@ -271,7 +283,7 @@ static int read_sizes(struct ogb *ogb, const struct sl_zip *zip)
 static void list_left_out_members(struct sl_import *im, const struct sl_zip *zip)
 {
     static const char *const used[] = {"edge_index.npy", "num_nodes_list.npy", "num_edges_list.npy",
-                                       "node_feat.npy"};
+                                       "node_feat.npy", "edge_feat.npy"};
     for (size_t i = 0; i < sl_zip_count(zip); i++) {
         const char *name = sl_zip_name(zip, i);
         bool is_used = false;
@@ -282,12 +294,29 @@ static void list_left_out_members(struct sl_import *im, const struct sl_zip *zip
     }
 }
 
+static const char EDGE_FEATURES[] = "edge_feat";
+
+struct zipped {
+    const struct sl_zip *zip;
+    uint64_t n_edges;
+};
+
+static int put_zipped_edge_features(struct sl_import *im, void *of)
+{
+    const struct zipped *from = of;
+    const struct sl_array_place place = {.zip = from->zip, .key = EDGE_FEATURES};
+    return sl_array_put_features(im, &place, from->n_edges, false);
+}
+
 static int read_zipped_graph(struct sl_import *im, struct ogb *ogb, const struct sl_zip *zip)
 {
     const struct sl_array_place edges = {.zip = zip, .key = "edge_index"};
     const struct sl_array_place features = {.zip = zip, .key = "node_feat"};
     SL_TRY(read_sizes(ogb, zip));
     list_left_out_members(im, zip);
+    struct zipped from = {zip, ogb->n_edges};
+    if (ogb->n_edges > 0 && sl_array_has_member(zip, EDGE_FEATURES))
+        SL_TRY(sl_edge_features_take(im, EDGE_FEATURES, false, put_zipped_edge_features, &from));
     SL_TRY(sl_array_put_edges(im, &edges, NULL, SL_EDGES_2_E, sl_edge_ends_of(ogb->n_nodes)));
     if (im->edge_sink.n_read != ogb->n_edges)
         return sl_fail(SL_EFORMAT,

@@ -5,6 +5,7 @@
  *   edge_index   (2, E) sources and targets, or (E, 2); (2, 2) is the first, as PyTorch Geometric
  *                has it
  *   edge_weight  (E) or (E, 1); where there is none edge_attr of one column
+ *   edge_attr    (E, D) features of edges, where no weights are read
  *   x            (N, D) features
  *   y            (N), (N, 1) or (N, C): integers are classes, or 0/1 in each column; floats are
  *                numbers, but several columns of nothing else than 0 and 1 are labels too
@@ -25,6 +26,7 @@
 #include "common/base/interrupt.h"
 #include "dataset/array_group.h"
 #include "dataset/array_sink.h"
+#include "dataset/edge_features.h"
 #include "dataset/import_vertices.h"
 #include "dataset/vertex_sink.h"
 
@@ -252,12 +254,43 @@ static int choose_weights(struct sl_import *im, struct pyg *p)
                    p->group.source);
 }
 
+struct edge_features {
+    struct sl_array_place place;
+    uint64_t rows;
+};
+
+static int put_edge_features(struct sl_import *im, void *of)
+{
+    const struct edge_features *f = of;
+    return sl_array_put_features(im, &f->place, f->rows, false);
+}
+
+// edge_attr that is not read as weights, where it is a matrix.
+static int take_edge_features(struct sl_import *im, struct pyg *p)
+{
+    char path[SL_ARRAY_GROUP_PATH_BYTES];
+    struct sl_array_reader *r;
+    if (!sl_array_group_has(&p->group, "edge_attr") ||
+        (p->weights && strcmp(p->weights, "edge_attr") == 0))
+        return SL_OK;
+    SL_TRY(open_array(p, "edge_attr", &r));
+    const struct sl_npy_header *h = sl_array_header(r);
+    struct edge_features f = {.place = sl_array_group_place(&p->group, "edge_attr", path),
+                              .rows = h->ndim == 1 || h->ndim == 2 ? h->shape[0] : 0};
+    sl_array_close(r);
+    if (f.rows == 0)
+        return SL_OK;
+    use(p, "edge_attr");
+    return sl_edge_features_take(im, "edge_attr", false, put_edge_features, &f);
+}
+
 static int read_edges(struct sl_import *im, struct pyg *p)
 {
     char path[SL_ARRAY_GROUP_PATH_BYTES], weights_path[SL_ARRAY_GROUP_PATH_BYTES];
     const struct sl_array_place edges = sl_array_group_place(&p->group, "edge_index", path);
     uint64_t rows;
     SL_TRY(choose_weights(im, p));
+    SL_TRY(take_edge_features(im, p));
     SL_TRY(get_rows(p, "edge_index", &rows));
     const struct sl_array_place weights =
         p->weights ? sl_array_group_place(&p->group, p->weights, weights_path)
@@ -336,7 +369,8 @@ const struct sl_import_format sl_import_pyg = {
     .source = "SRC.npz|DIR",
     .about = "Reads one graph of PyTorch Geometric from an .npz file, or a folder of .npy files, "
              "with the tensors of its Data: edge_index, x, y, train_mask, val_mask, test_mask (or "
-             "lists of vertices), edge_weight. Integers in y are classes, floats are numbers. In "
+             "lists of vertices), edge_weight, edge_attr. Integers in y are classes, floats are "
+             "numbers. In "
              "Python: numpy.savez(\"mine.npz\", num_nodes=data.num_nodes, **{k: v.cpu().numpy() "
              "for k, v in data.to_dict().items() if torch.is_tensor(v)})",
     .example = "sluice import pyg cora.npz --normalize-features --out data/cora\n"

@@ -11,6 +11,7 @@
 #include "common/base/interrupt.h"
 #include "common/base/narrow.h"
 #include "common/base/threads.h"
+#include "dataset/edge_features.h"
 #include "dataset/import.h"
 #include "dataset/line_scan.h"
 
@@ -51,7 +52,7 @@ int sl_import_finish_edges(struct sl_import *im, uint64_t n_nodes)
     SL_TRY(sl_csc_write(&im->making.st, in->sort, &plan, &im->making.progress, &im->csc));
     sl_edge_sort_destroy(in->sort);
     in->sort = NULL;
-    return sl_import_drop_units(im);
+    return im->edge_features ? sl_edge_features_write(im) : sl_import_drop_units(im);
 }
 
 // Weights that are all 1 say nothing: a matrix of 0 and 1 is no weighted graph.

@@ -32,6 +32,7 @@
 
 #include "common/base/error.h"
 #include "dataset/csv_reader.h"
+#include "dataset/edge_features.h"
 #include "dataset/import_vertices.h"
 #include "dataset/line_scan.h"
 #include "dataset/torch_file.h"
@@ -62,7 +63,7 @@ struct ogb_typed {
 // Whether features of edges, which lie in `name`, are read.
 static bool reads_edge_features(struct sl_import *im, const char *name)
 {
-    const char *odd = sl_typed_import_no_facts(im);
+    const char *odd = sl_edge_features_forbidden(im);
     if (odd)
         sl_import_leave_out(im, "%s (%.*s)", name, (int)strcspn(odd, ","), odd);
     return !odd;

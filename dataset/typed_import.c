@@ -13,6 +13,7 @@
 #include "common/text/units.h"
 #include "dataset/csv_rows.h"
 #include "dataset/edge_facts.h"
+#include "dataset/edge_features.h"
 #include "dataset/import_vertices.h"
 #include "dataset/line_scan.h"
 
@@ -281,31 +282,24 @@ static int stage_features(struct sl_import *im, struct sl_import_relation *r)
 {
     const struct sl_array_place place = place_of(&r->feat);
     const bool mapped = r->feat.path && !r->feat.text && !r->feat.zip;
-    const bool normalises = im->normalise_features, empty = !r->put_features && r->n_wanted == 0;
-    struct sl_import_vertices found = im->vertices;
+    const bool empty = !r->put_features && r->n_wanted == 0;
+    struct sl_edge_feature_stage stage;
     char name[48], path[SL_STAGING_PATH_BYTES];
     if (mapped || (!r->feat.path && !r->put_features))
         return SL_OK;
     snprintf(name, sizeof name, "edge_feat.%u.read.npy", (unsigned)(r - im->typed->relation));
-    im->feature_file = name;
-    im->feature_rows = "edges";
-    im->normalise_features = false; // of vertices
-    im->vertices.n_flushed = 0;
+    sl_edge_features_begin(im, name, &stage);
     int rc = empty             ? SL_OK
              : r->put_features ? r->put_features(im, r->of)
              : r->feat.text    ? sl_csv_put_features(im, r->feat.path, r->n_wanted)
                                : sl_array_put_features(im, &place, r->n_wanted, false);
-    im->feature_file = im->feature_rows = NULL;
-    im->normalise_features = normalises;
-    found.n_flushed += im->vertices.n_flushed;
-    im->vertices = found;
+    rc = sl_edge_features_end(im, &stage, rc, &r->staged);
     free(r->feat.path);
     r->feat = (struct sl_import_file){0};
     r->put_features = NULL;
-    if (rc < 0 || access(sl_staging_file(&im->making.st, name, path), F_OK) != 0)
-        return rc; // without edges there is no file
-    r->staged = true;
-    return sl_typed_import_set_file(&r->feat, NULL, path);
+    if (!r->staged)
+        return rc;
+    return sl_typed_import_set_file(&r->feat, NULL, sl_staging_file(&im->making.st, name, path));
 }
 
 static int drop_staged(const struct sl_typed_import *t)
@@ -477,18 +471,11 @@ static int check_weights(const struct sl_import *im)
     return SL_OK;
 }
 
-const char *sl_typed_import_no_facts(const struct sl_import *im)
-{
-    return im->add_self_loops     ? "--add-self-loops, whose edges have none"
-           : im->duplicates_given ? "--duplicates, as the first of equal edges is kept"
-                                  : NULL;
-}
-
 // What times and features of edges do not go with.
 static int check_facts(const struct sl_import *im)
 {
     const struct sl_typed_import *t = im->typed;
-    const char *odd = sl_typed_import_no_facts(im);
+    const char *odd = sl_edge_features_forbidden(im);
     for (uint32_t i = 0; i < t->n_types; i++)
         if (t->type[i].times.text)
             return sl_fail(SL_EINVAL,

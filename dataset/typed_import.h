@@ -107,9 +107,6 @@ int sl_typed_import_list(struct sl_import *im, const struct sl_import_file *file
 void sl_typed_import_begin_features(struct sl_import *im, const struct sl_import_type *type);
 int sl_typed_import_end_features(struct sl_import *im, struct sl_import_type *type, int rc);
 
-// Whether edges may have times or features: NULL, or the option that does not go with them.
-const char *sl_typed_import_no_facts(const struct sl_import *im);
-
 // All the rest, once labels and lists are read.
 int sl_typed_import_finish(struct sl_import *im);
 

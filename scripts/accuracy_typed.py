@@ -114,12 +114,14 @@ TYPED = {
     "ogbn_arxiv": {
         "rsage": (job(arxiv, "rsage", 64, [10, 5], 1024, 0.005, 5), None),
         "rgat": (job(arxiv, "rgat", 64, [10, 5], 1024, 0.005, 5, **HEADS), None),
+        "rgatv2": (job(arxiv, "rgatv2", 64, [10, 5], 1024, 0.005, 5, **HEADS), None),
         "rgcn": (job(arxiv, "rgcn", 64, [10, 5], 1024, 0.005, 5), None),
         "hgt": (job(arxiv, "hgt", 64, [10, 5], 1024, 0.005, 5, heads=4), None),
     },
     "planted": {
         "rsage": (job(planted, "rsage", 64, [10, 10], 256, 0.01, 10), 0.82),
         "rgat": (job(planted, "rgat", 64, [10, 10], 256, 0.01, 10, **HEADS), None),
+        "rgatv2": (job(planted, "rgatv2", 64, [10, 10], 256, 0.01, 10, **HEADS), None),
         "rgcn": (job(planted, "rgcn", 64, [10, 10], 256, 0.005, 10), None),
         "hgt": (job(planted, "hgt", 64, [10, 10], 256, 0.005, 10, heads=4), None),
         "graphsage": (job(without_types, "graphsage", 64, [10, 10], 256, 0.01, 10), None),

@@ -5,6 +5,7 @@ import torch_geometric
 from torch_geometric.nn import (
     BatchNorm,
     GATConv,
+    GATv2Conv,
     HeteroConv,
     HGTConv,
     LayerNorm,
@@ -21,7 +22,8 @@ ACTIVATIONS = {
     "elu": torch.nn.functional.elu,
     "leaky_relu": torch.nn.functional.leaky_relu,  # slope 0.01
 }
-KINDS = ("rsage", "rgat", "rgcn", "hgt")
+KINDS = ("rsage", "rgat", "rgatv2", "rgcn", "hgt")
+ATTENTION = {"rgat": GATConv, "rgatv2": GATv2Conv}
 
 
 def norm_of(kind, dim):
@@ -97,7 +99,8 @@ class TypedModel(torch.nn.Module):
                 edge_dim = self.edge_widths.get(relation)
                 options = {"add_self_loops": False, "edge_dim": edge_dim,
                            "residual": model.get("residual", False)}
-                return GATConv(d_in, self.hidden // heads, heads, **options)
+                of = ATTENTION[self.kind]
+                return of(d_in, self.hidden // heads, heads, **options)
 
         return HeteroConv(
             {r: conv(r, (widths[r[0]], widths[r[2]])) for r in self.relations},

@@ -8,6 +8,9 @@
  *
  *   "described": {"features": "float16", "train": 94605581, "val": 788380, "test": 0}
  *
+ * Features of edges are as wide numbers: "edge_features": 8 are so many of each edge, of a graph of
+ * several types {"writes": 8, "author -by-> paper": 3} of each relation that has some.
+ *
  * Ids are 32-bit, offsets 64-bit, as imports write them. Edge weights and times are not described.
  * No array is there: who reads such a data set (SL_TAKES_DESCRIBED) reads sizes alone.
  */
@@ -55,6 +58,51 @@ static int read_lists(const cJSON *item, const char *path, struct sl_dataset *ds
     return SL_OK;
 }
 
+// `key` names the number in messages.
+static int read_edge_width(const cJSON *item, const char *path, const char *key,
+                           enum sl_dtype dtype, struct sl_relation *r)
+{
+    const double x = item->valuedouble;
+    if (!cJSON_IsNumber(item) || !(x >= 1 && x <= INT32_MAX) || x != (double)(uint32_t)x)
+        return sl_fail(SL_EFORMAT,
+                       "%s: \"described.edge_features\"%s%s: wanted a whole number from 1, how "
+                       "many numbers each edge has%s",
+                       path, *key ? " of " : "", key,
+                       *key || !cJSON_IsObject(item) ? "" : ", as the graph has one type");
+    r->feat_dim = (uint32_t)x;
+    r->feat_dtype = dtype;
+    return SL_OK;
+}
+
+static int read_edge_features(const cJSON *all, const char *path, enum sl_dtype dtype,
+                              struct sl_typed *t)
+{
+    const cJSON *item;
+    uint32_t n_found;
+    if (!all || cJSON_IsNull(all))
+        return SL_OK;
+    if (t->n_types == 0)
+        return read_edge_width(all, path, "", dtype, &t->plain);
+    if (!cJSON_IsObject(all))
+        return sl_fail(SL_EFORMAT,
+                       "%s: \"described.edge_features\" is no object, wanted how many numbers each "
+                       "edge has by relation, as in {\"%s\": 8}, since the graph has several types",
+                       path, t->relation[0].name);
+    cJSON_ArrayForEach(item, all)
+    {
+        const uint32_t r = sl_typed_relation_named(t, item->string, &n_found);
+        if (r == SL_NO_RELATION)
+            return sl_fail(SL_EFORMAT,
+                           "%s: \"described.edge_features\" names '%.80s', which %s: wanted "
+                           "relations as in '%s'",
+                           path, item->string,
+                           n_found ? "is the name of several relations" : "is no relation",
+                           sl_relation_text(t, 0).text);
+        SL_TRY(read_edge_width(item, path, item->string, dtype, &t->relation[r]));
+    }
+    return SL_OK;
+}
+
 int sl_dataset_read_described(const cJSON *json, const char *path,
                               const struct sl_dataset_metadata *m, struct sl_dataset *ds)
 {
@@ -72,6 +120,10 @@ int sl_dataset_read_described(const cJSON *json, const char *path,
     ds->feat_dtype = dtype;
     for (uint32_t t = 0; t < ds->typed.n_types; t++)
         ds->typed.type[t].feat_dtype = dtype;
+    if (ds->typed.n_types == 0)
+        ds->typed.plain = (struct sl_relation){.n_edges = ds->n_edges};
+    SL_TRY(read_edge_features(cJSON_GetObjectItemCaseSensitive(item, "edge_features"), path, dtype,
+                              &ds->typed));
     if (!m->has_task && ds->n_classes > 0)
         ds->task = SL_TASK_MULTICLASS;
     return SL_OK;
@@ -85,7 +137,23 @@ static int fail_lacks(const struct sl_dataset *ds, const char *what)
                    ds->path, what);
 }
 
-int sl_dataset_refuse_described(const struct sl_dataset *ds, unsigned need)
+// Those of edges count where they are read.
+static int take_edge_features(struct sl_dataset *ds, unsigned need)
+{
+    struct sl_typed *t = &ds->typed;
+    uint32_t n_found = 0;
+    for (uint32_t i = 0; i < sl_typed_edge_sets(t); i++) {
+        struct sl_relation *r = t->n_types ? &t->relation[i] : &t->plain;
+        n_found += r->feat_dim > 0;
+        if (!(need & SL_NEED_EDGE_FEATURES))
+            r->feat_dim = 0;
+    }
+    return need & SL_NEED_EDGE_FEATURES && n_found == 0
+               ? fail_lacks(ds, "features of edges (\"edge_features\", how many numbers each has)")
+               : SL_OK;
+}
+
+int sl_dataset_take_described(struct sl_dataset *ds, unsigned need)
 {
     if (!ds->described)
         return SL_OK;
@@ -107,5 +175,5 @@ int sl_dataset_refuse_described(const struct sl_dataset *ds, unsigned need)
         return fail_lacks(ds, "labels (\"num_classes\", \"task\")");
     if (need & SL_NEED_TRAIN && ds->split[SL_SPLIT_TRAIN].n == 0)
         return fail_lacks(ds, "training vertices (\"train\")");
-    return SL_OK;
+    return take_edge_features(ds, need);
 }

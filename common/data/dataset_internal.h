@@ -111,8 +111,8 @@ void sl_dataset_close_types(struct sl_dataset *ds);
 int sl_dataset_read_described(const struct cJSON *json, const char *path,
                               const struct sl_dataset_metadata *m, struct sl_dataset *ds);
 // SL_EUNSUPPORTED for a data set that is described alone where SL_TAKES_DESCRIBED is not needed.
-// SL_EFORMAT where what is needed is not described.
-int sl_dataset_refuse_described(const struct sl_dataset *ds, unsigned need);
+// SL_EFORMAT where what is needed is not described. Features of edges that are not needed go.
+int sl_dataset_take_described(struct sl_dataset *ds, unsigned need);
 
 // ---- dataset_validate.c -------------------------------------------------------------------------
 

@@ -50,10 +50,10 @@ struct sl_relation {
     uint32_t reverse_of;
     // (n_edges) rising in each row; NULL: none, or SL_NEED_TIMES is not needed.
     const int64_t *time;
-    // Features of its edges; 0 and NULL: none, or SL_NEED_EDGE_FEATURES is not needed.
+    // Features of its edges; 0: none, or SL_NEED_EDGE_FEATURES is not needed.
     uint32_t feat_dim;
     enum sl_dtype feat_dtype; // F32 or F16
-    const void *feat;         // (n_edges, feat_dim)
+    const void *feat;         // (n_edges, feat_dim) or NULL, as of a described data set always
     // Of a metapath: the relations that it goes along, by their numbers. 0: it is none.
     uint32_t n_steps, step[SL_METAPATH_STEPS_MAX];
 };
@@ -130,10 +130,16 @@ static inline uint64_t sl_type_feature_bytes(const struct sl_vertex_type *type)
     return type->n * sl_type_row_bytes(type);
 }
 
-// Of the features of all its edges; 0: it has none that are read.
+// Of one edge's features; 0: it has none that are read.
+static inline uint64_t sl_relation_row_bytes(const struct sl_relation *r)
+{
+    return r->feat_dim ? r->feat_dim * sl_dtype_bytes(r->feat_dtype) : 0;
+}
+
+// Of the features of all its edges; 0: likewise.
 static inline uint64_t sl_relation_feature_bytes(const struct sl_relation *r)
 {
-    return r->feat ? r->n_edges * r->feat_dim * sl_dtype_bytes(r->feat_dtype) : 0;
+    return r->n_edges * sl_relation_row_bytes(r);
 }
 
 // Vertices of the types before that one that have no features; n_types: of all. Learned rows

@@ -99,6 +99,7 @@ const struct sl_synonym sl_synonyms[] = {
     {VALUE, "model.kind", "ginconv", "\"gin\"", NULL},
     {VALUE, "model.kind", "rgraphsage heterosage hetero_sage", "\"rsage\"", NULL},
     {VALUE, "model.kind", "heterogat hetero_gat", "\"rgat\"", NULL},
+    {VALUE, "model.kind", "rgatv2conv heterogatv2 hetero_gatv2", "\"rgatv2\"", NULL},
     {VALUE, "model.kind", "rgcnconv fastrgcnconv relgraphconv", "\"rgcn\"", NULL},
     {VALUE, "model.kind", "hgtconv", "\"hgt\"", NULL},
     {VALUE, "model.kind", "pinsageconv pinsagesampler", "\"pinsage\"", NULL},

@@ -1,7 +1,7 @@
 /*
  * typed_step.c - what one batch of training costs on a graph of several types.
  *
- *   typed_step [--kind rsage|rgat|rgcn|hgt] [--rounds 9]
+ *   typed_step [--kind rsage|rgat|rgatv2|rgcn|hgt] [--rounds 9]
  *
  * One block with about as many vertices and edges as 1024 seeds of ogbn_mag have at fanout 15,10
  * for each of its seven relations with reverses, made up, 128 features of every type, 2 x 128,
@@ -41,6 +41,7 @@ static const struct sl_typed typed = {
 
 static const char *const kinds[] = {[SL_MODEL_RSAGE] = "rsage",
                                     [SL_MODEL_RGAT] = "rgat",
+                                    [SL_MODEL_RGATV2] = "rgatv2",
                                     [SL_MODEL_RGCN] = "rgcn",
                                     [SL_MODEL_HGT] = "hgt"};
 
@@ -178,7 +179,7 @@ static void run(const struct options *o)
     sl_model_fini(&model);
 }
 
-static const char *const words[] = {"rsage", "rgat", "rgcn", "hgt", NULL};
+static const char *const words[] = {"rsage", "rgat", "rgatv2", "rgcn", "hgt", NULL};
 // clang-format off
 static const struct sl_option options[] = {
     ARGUMENT_NUMBER("rounds", options, rounds, 1, ROUNDS_MAX),

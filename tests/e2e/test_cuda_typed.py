@@ -96,9 +96,12 @@ def test_features_of_edges_get_to_a_gpu(box):
 
 
 @whole
-@cases("drawn by another", "beside rows in place")
+@cases("drawn by another", "beside rows in place", "in a sum with both rows")
 def test_features_of_edges_get_to_gpus_in_other_ways(box, way):
-    if way == "drawn by another":
+    if way == "in a sum with both rows":
+        compare(box, [CPU, gpu(0)], dataset=papers_of_edges(box),
+                model={**OF_EDGES, "kind": "rgatv2"})
+    elif way == "drawn by another":
         of_edges(box, [gpu(0), gpu(1)])
     else:
         of_edges(box, [CPU, gpu(0)], {"SLUICE_SIMT_READ_ONLY": "1"})
@@ -253,6 +256,7 @@ ALONG = {"kind": "walk", "fanout": [4, 3], "batch_size": 60, "expand": "new", "p
     # Blocks stay on the GPU that draws and trains in turn.
     ("in-turn", [gpu(0)], {"allocation": {"samplers": "auto", "trainers": "auto"}}),
     ("rgat", [CPU, gpu(0)], {"model": {"kind": "rgat", "layers": 2, "hidden": 8, "heads": 2}}),
+    ("rgatv2", [CPU, gpu(0)], {"model": {"kind": "rgatv2", "layers": 2, "hidden": 8, "heads": 2}}),
     ("rgcn", [gpu(0), CPU], {"model": {"kind": "rgcn", "layers": 2, "hidden": 8, "bases": 2}}),
     ("labor", [gpu(0), gpu(1)], {"sampler": {"kind": "labor", "fanout": [4, 3], "batch_size": 60}}),
     ("weighted", [gpu(0), gpu(1)],

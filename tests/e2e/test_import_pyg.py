@@ -145,7 +145,8 @@ def test_weights(box, kind):
 def test_attributes_of_several_columns_are_no_weights(box):
     result = import_pyg(box, graph(edge_attr=np.ones((E, 3)))).ok()
     assert "edge_weight" not in check_dataset(box.path("made"))[1]
-    assert "edge_attr" in result.out and "left out" in result.out, result
+    assert np.array_equal(np.load(box.path("made/edge_feat.npy")), np.ones((E, 3), np.float32))
+    assert "with features" in result.out and "left out" not in result.out, result
 
 
 def test_two_edges_are_rows_of_sources_and_targets(box):

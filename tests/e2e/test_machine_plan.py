@@ -36,11 +36,11 @@ def near(a, b, by=1e-6):
     return abs(a - b) <= by * max(abs(a), abs(b))
 
 
-def described(box, folder, **changes):
+def described(box, folder, says=None, **changes):
     """A data set's metadata.json, and what it lacks where there is nothing else."""
     metadata = {**read_json(f"{folder}/metadata.json"), **changes}
     lists = {s: len(np.load(f"{folder}/{s}_idx.npy")) for s in ("train", "val", "test")}
-    metadata["described"] = {"features": "float32", **lists}
+    metadata["described"] = {"features": "float32", **lists, **(says or {})}
     os.makedirs(box.path("described"), exist_ok=True)
     box.write_json("described/metadata.json", metadata)
     return box.path("described")
@@ -98,6 +98,29 @@ def test_who_reads_files_refuses_a_description(box):
     refused(box, weighted, "weights and times", "khop")
     said = box.sluice("run", path, "--dry-run").ok().out  # of this machine
     assert "3 types, 6 relations" in said and "mini-batch  at most about " in said, said
+
+
+def test_a_description_says_what_edges_have(box):
+    """As the files do, and with a model that reads them."""
+    config = edge_job(box)
+    says = {"edge_features": {"writes": 3, "by": 1}}
+    alone = f"dataset={described(box, config['dataset'], says)}"
+    path = box.job(config)
+    found = [plan(box, path, *machine(1, drive=6e9), *more) for more in ((), ("--set", alone))]
+    for p in found:
+        p["machine"]["memory"].pop("arena_bytes")  # has room for the most, which lists tell
+    assert found[0]["num_params"] == found[1]["num_params"], found
+    assert found[1]["store"]["edge_feature_bytes"] == 16 * 4500, found[1]["store"]
+    for key in "memory", "train":
+        assert found[0]["machine"][key] == found[1]["machine"][key], key
+    reads, blind = (plan(box, path, "--set", alone, "--set", f"model.edge_features={how}")
+                    for how in ("true", "false"))  # fmt: skip
+    writes, by = reads["mini_batch"]["edges"].values()
+    more = reads["mini_batch"]["feature_bytes"] - blind["mini_batch"]["feature_bytes"]
+    assert abs(more - 4 * (3 * writes + by)) <= 16, (reads, blind)
+    assert blind["store"]["edge_feature_bytes"] == 0, blind["store"]
+    nothing = f"dataset={described(box, config['dataset'])}"
+    refused(box, box.sluice("run", path, "--dry-run", "--set", nothing), "no features of edges")
 
 
 def test_features_of_edges_count(box):

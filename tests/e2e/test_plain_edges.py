@@ -10,7 +10,7 @@ import numpy as np
 from harness import ROOT, Running, cases, fingerprint, python_with, small_job
 from test_cuda import CPU, gpu, run
 from test_cuda_typed import near, need_plugin
-from test_machine_plan import machine, plan
+from test_machine_plan import described, machine, plan
 from test_typed_jobs import evaluations
 
 PAPERS, AUTHORS, CLASSES, WRITERS = 900, 300, 6, 5
@@ -145,13 +145,20 @@ def test_pyg_computes_the_same(box, kind):
 
 
 def test_a_plan_counts_them(box):
-    """On another machine: memory, and bytes that its drive reads."""
-    found = []
+    """On this machine and on another one, also where metadata.json alone says that they are."""
+    n = len(np.load(f"{papers(box)}/{FEAT}"))
+    alone = described(box, papers(box), {"edge_features": 3})
     for reads in (True, False):
         path = box.job(job(box, devices="auto", **{"model.edge_features": reads}))
-        said = plan(box, path, *machine(1, drive=6e9))
-        found.append(said["machine"]["memory"]["edge_feature_bytes"])
-    assert found == [12 * len(np.load(f"{papers(box)}/{FEAT}")), 0], found
+        for more in (), ("--set", f"dataset={alone}"):
+            said = plan(box, path, *machine(1, drive=6e9), *more)
+            found = said["store"], said["machine"]["memory"]
+            assert [f["edge_feature_bytes"] for f in found] == 2 * [12 * n * reads], found
+            here = plan(box, path, *more)
+            assert here["num_params"] == said["num_params"], here
+            assert here["store"]["edge_feature_bytes"] == 12 * n * reads, here["store"]
+            text = box.sluice("run", path, "--dry-run", *more).ok().out
+            assert ("edges, 3 features of each" in text) == reads, text
 
 
 def test_a_run_goes_on_with_these_edges_alone(box):

@@ -107,6 +107,7 @@ CHECKED = {"SLUICE_CUDA_PLUGIN": PLUGIN.replace(".so", "_checked.so")}
 TYPED = (
     ("rsage", {}),
     ("rgat", {"heads": 2}),
+    ("rgatv2", {"heads": 2}),
     ("rgcn", {"bases": 2}),
     ("hgt", {"heads": 2, "norm": "batch"}),
 )
@@ -152,8 +153,9 @@ def test_rows_of_more_models_of_types(box, name):
     if name == "walks":
         as_cores_say(box, typed(box, "rsage", **WALKS))
     elif name == "edges":
-        model = {"kind": "rgat", "layers": 2, "hidden": 8, "edge_features": True}
-        as_cores_say(box, typed(box, "rgat", papers_of_edges(box), model=model))
+        for kind in "rgat", "rgatv2":
+            model = {"kind": kind, "layers": 2, "hidden": 8, "edge_features": True}
+            as_cores_say(box, typed(box, kind, papers_of_edges(box), name=kind, model=model))
     else:
         run = typed(box, "rsage", tastes(box), task={"kind": "link", "dim": 12})
         as_cores_say(box, run, "--pairs", os.path.join(tastes(box), "test_edges.npy"))

@@ -74,19 +74,20 @@ def trained(box, label, env=None, **changes):
     return report
 
 
-@cases("float32", "float16")
-def test_learns_what_edges_tell(box, mark):
+@cases(("rgat", "float32"), ("rgat", "float16"), ("rgatv2", "float32"))
+def test_learns_what_edges_tell(box, kind, mark):
     """By one layer, which reads the authors' own features."""
     changes = {"dataset": papers(box, mark), "epochs": 20, "model.layers": 1,
-               "sampler.fanout": [WRITERS]}
+               "model.kind": kind, "sampler.fanout": [WRITERS]}
     sees = trained(box, "sees", **changes)["test_accuracy"]
     blind = trained(box, "blind", **changes, **{"model.edge_features": False})["test_accuracy"]
     assert blind < 0.75 < 0.95 < sees, (blind, sees)
 
 
-@cases("new", "all")
-def test_same_bits_for_every_split(box, expand):
-    found, changes = {}, {"sampler.expand": expand, "updates.batches_per_update": 4}
+@cases(("rgat", "new"), ("rgat", "all"), ("rgatv2", "new"))
+def test_same_bits_for_every_split(box, kind, expand):
+    found, changes = {}, {"sampler.expand": expand, "updates.batches_per_update": 4,
+                          "model.kind": kind}
     for samplers, trainers in ((1, 1), (2, 1), (1, 2), (2, 2)):
         split = {"samplers": samplers, "trainers": trainers}
         report = trained(box, f"s{samplers}t{trainers}", allocation=split, **changes)
@@ -125,28 +126,31 @@ def test_a_plan_counts_them(box):
     assert abs(more - 4 * (3 * writes + by)) <= 16, plans
 
 
-@cases("sampler_drawn:5", "trainer_gradient:7", "trainer_infer:2")
-def test_a_worker_dies(box, point):
-    split = {"allocation": {"samplers": 2, "trainers": 2, "switching": False}}
+@cases(("rgat", "sampler_drawn:5"), ("rgat", "trainer_gradient:7"), ("rgat", "trainer_infer:2"),
+       ("rgatv2", "trainer_gradient:7"))
+def test_a_worker_dies(box, kind, point):
+    split = {"allocation": {"samplers": 2, "trainers": 2, "switching": False}, "model.kind": kind}
     whole = trained(box, "whole", **split)
     killed = trained(box, "killed", env={"SLUICE_FAILPOINT": point}, **split)
     assert len(killed["restarts"]) == 1, killed["restarts"]
     assert fingerprint(killed) == fingerprint(whole)
 
 
-def test_a_full_evaluation_is_exact(box):
+@cases("rgat", "rgatv2")
+def test_a_full_evaluation_is_exact(box, kind):
     """Layer by layer, by mini-batches with all neighbours, and of predictions."""
-    found = [evaluations(trained(box, "full"))]
+    found = [evaluations(trained(box, "full", **{"model.kind": kind}))]
     for label, batch in (("small", 7), ("large", 400)):
-        batches = {"evaluate.fanout": [-1, -1], "evaluate.batch_size": batch}
+        batches = {"evaluate.fanout": [-1, -1], "evaluate.batch_size": batch, "model.kind": kind}
         found.append(evaluations(trained(box, label, **batches)))
     for accuracy, losses in found[1:]:
         assert accuracy == found[0][0], found
         assert np.allclose(losses, found[0][1], rtol=1e-5, atol=0), found
 
 
-def test_predictions_are_those_of_the_evaluation(box):
-    accuracy = trained(box, "job")["test_accuracy"]
+@cases("rgat", "rgatv2")
+def test_predictions_are_those_of_the_evaluation(box, kind):
+    accuracy = trained(box, "job", **{"model.kind": kind})["test_accuracy"]
     folder = papers(box)
     labels, test = np.load(f"{folder}/node_label.npy"), np.load(f"{folder}/test_idx.npy")
     rows = {}
@@ -161,9 +165,10 @@ def test_predictions_are_those_of_the_evaluation(box):
     assert np.load(box.path("authors.npy")).shape == (AUTHORS, 16)
 
 
-def test_pyg_computes_the_same(box):
+@cases("rgat", "rgatv2")
+def test_pyg_computes_the_same(box, kind):
     python = python_with("torch_geometric")
-    trained(box, "job")
+    trained(box, "job", **{"model.kind": kind})
     env = {**box.environment(), "TMPDIR": box.path("left")}  # it leaves its own sources there
     os.mkdir(env["TMPDIR"])
     program = [python, os.path.join(ROOT, "scripts/check_pyg.py"), box.path("runs/job")]
@@ -171,12 +176,13 @@ def test_pyg_computes_the_same(box):
     assert "strict load into TypedModel" in said and ": ok" in said, said
 
 
-def test_parameters_are_named_as_theirs(box):
-    trained(box, "job", epochs=1)
+@cases(("rgat", b"att_edge"), ("rgatv2", b"lin_r.bias"))
+def test_parameters_are_named_as_theirs(box, kind, other):
+    trained(box, "job", epochs=1, **{"model.kind": kind})
     with open(box.path("runs/job/model.safetensors"), "rb") as f:
         names = f.read(1 << 16)
     assert b"convs.0.convs.<author___writes___paper>.lin_edge.weight" in names
-    assert b"convs.1.convs.<paper___by___author>.att_edge" in names
+    assert b"convs.1.convs.<paper___by___author>." + other in names
 
 
 def test_a_run_goes_on_with_these_edges_alone(box):
@@ -199,7 +205,7 @@ def test_what_cannot_be_is_refused(box):
         result.error(status, *parts)
         assert not os.path.exists(box.path("runs/bad"))
 
-    said(2, r"model\.edge_features: found", 'only with "gat", "gatv2" or "rgat"',
+    said(2, r"model\.edge_features: found", 'only with "gat", "gatv2", "rgat" or "rgatv2"',
          model={"kind": "hgt", "layers": 2, "hidden": 16, "heads": 2, "edge_features": True})
     folder = box.path("data")
     shutil.copytree(papers(box), folder)

@@ -291,7 +291,7 @@ def learns(box, kind, n, epochs):
     """Test accuracy; that of a model that guesses; what one can reach that knows all."""
     made = read_json(papers(box, n) + "/metadata.json")["generator"]
     model = {"kind": kind, "layers": 2, "hidden": 16, "dropout": 0}
-    if kind == "rgat":
+    if kind in ("rgat", "rgatv2"):
         model["heads"] = 2
     recipe = {"sampler.fanout": [-1, -1], "optimizer.lr": 0.02}
     if kind == "hgt":  # whose gates and weights of relations a decay holds where they begin
@@ -340,7 +340,7 @@ def test_a_plan_of_walks(box):
 
 
 @whole
-@cases("rsage", "rgat", "rgcn", "hgt")
+@cases("rsage", "rgat", "rgatv2", "rgcn", "hgt")
 def test_comes_near_what_can_be_learned(box, kind):
     found, _, best = learns(box, kind, 6000, 6)
     assert abs(found - best) < 0.12, (found, best)
@@ -355,6 +355,8 @@ WAYS = {
               "sampler.kind": "labor", "model.norm": "layer"},
     "rgat": {"model.kind": "rgat", "model.heads": 2, "model.attention_dropout": 0.2,
              "model.residual": True},
+    "rgatv2": {"model.kind": "rgatv2", "model.heads": 2, "model.attention_dropout": 0.2,
+               "model.relations": "mean", "model.residual": True},
     "rgcn": {"model.kind": "rgcn", "model.bases": 2},
     "learned": {"features.kind": "both", "features.dim": 6, "model.input_dropout": 0.1},
     "hgt": {"model.kind": "hgt", "model.heads": 4},
@@ -375,7 +377,7 @@ def same_bits(box, way):
     assert all(f == found[1, 1] for f in found.values()), found
 
 
-@cases("plain", "rgat", "learned", "walks")
+@cases("plain", "rgat", "rgatv2", "learned", "walks")
 def test_same_bits_for_every_split(box, way):
     same_bits(box, way)
 
@@ -392,7 +394,7 @@ def evaluations(report):
     return accuracies(report), [f["loss"] for f in found]
 
 
-@cases("rsage", "rgat", "rgcn")
+@cases("rsage", "rgat", "rgatv2", "rgcn")
 def test_a_full_evaluation_is_exact(box, kind):
     """Layer by layer, and by mini-batches with all neighbours: of a list that says so."""
     found = []

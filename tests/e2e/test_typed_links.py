@@ -144,6 +144,7 @@ WAYS = {
     "rgcn": {"model.kind": "rgcn", "model.bases": 2, "sampler.kind": "labor",
              "task": {"kind": "link", "negatives": "batch", "loss": "softmax", "per_positive": 3}},
     "rgat": {"model.kind": "rgat", "model.heads": 2, "model.norm": "batch"},
+    "rgatv2": {"model.kind": "rgatv2", "model.heads": 2, "model.norm": "layer"},
     "hard": {"task": {"kind": "link", "per_positive": 3,
                       "hard": {"kind": "walks", "from_epoch": 1, "per_positive": 2}}},
 }
@@ -171,7 +172,7 @@ def test_same_bits_for_every_split_and_death(box, way):
 
 
 @whole
-@cases("hard", "mlp", "rgcn", "rgat")
+@cases("hard", "mlp", "rgcn", "rgat", "rgatv2")
 def test_same_bits_of_other_kinds(box, way):
     same_bits(box, way)
 

@@ -149,7 +149,7 @@ def weighted(box, source):
 
 
 @whole
-@cases("rgat", "rgcn", "hgt", "weighted", "walk")
+@cases("rgat", "rgatv2", "rgcn", "hgt", "weighted", "walk")
 def test_a_test_again(box, way):
     """The test's metrics, bit for bit where its mini-batches are the same."""
     sampler = way if way in ("weighted", "walk") else "khop"

@@ -58,6 +58,11 @@ KINDS = {
     "rgat-edges-mean": {"kind": "rgat", "heads": 3, "edge_features": True, "relations": "mean"},
     "rgat-residual": {"kind": "rgat", "heads": 2, "residual": True},
     "rgat-residual-mean": {"kind": "rgat", "heads": 3, "residual": True, "relations": "mean"},
+    "rgatv2": {"kind": "rgatv2", "heads": 2},
+    "rgatv2-mean-residual": {"kind": "rgatv2", "heads": 3, "relations": "mean", "residual": True},
+    "rgatv2-edges": {"kind": "rgatv2", "heads": 2, "edge_features": True},
+    "rgatv2-edges-mean": {"kind": "rgatv2", "heads": 3, "edge_features": True,
+                          "relations": "mean", "residual": True},
 }
 SHAPES = [  # layers, norm, activation
     (1, "none", "relu"),

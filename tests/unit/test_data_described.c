@@ -53,6 +53,26 @@ TEST(of_one_type)
     sl_dataset_close(&ds);
 }
 
+#define OF_EDGES(what)                                                                             \
+    SAYS("{\"features\": \"float16\", \"train\": 3, \"edge_features\": " what "}")
+
+// Where the job reads them.
+TEST(features_of_edges_count)
+{
+    struct sl_dataset ds;
+    for (int i = 0; i < 4; i++) {
+        const unsigned need = NEED | (i % 2 ? SL_NEED_EDGE_FEATURES : 0);
+        write_metadata(i < 2 ? OF_EDGES("{\"author -writes-> paper\": 5}")
+                             : PLAIN("9", "{\"features\": \"float16\", \"train\": 1, "
+                                          "\"edge_features\": 5}") ", \"feat_dim\": 3, "
+                                                                   "\"num_classes\": 3");
+        must(sl_dataset_open(dir, need, SL_CHECK_CACHED, 1, &ds));
+        const uint64_t wanted = ds.n_edges * (i % 2 ? 5 * 2 : 0);
+        ck_assert_uint_eq(sl_relation_feature_bytes(sl_typed_edge_set(&ds.typed, 0)), wanted);
+        sl_dataset_close(&ds);
+    }
+}
+
 TEST(another_process_opens_the_same_one)
 {
     struct sl_dataset ds, again;
@@ -95,6 +115,14 @@ static const struct {
      SL_EFORMAT, "no features", "\"feat_dim\""},
     {PLAIN("9", "{\"features\": \"float16\", \"train\": 1}") ", \"feat_dim\": 3", NEED, SL_EFORMAT,
      "no labels", "\"num_classes\""},
+    {WHOLE, NEED | SL_NEED_EDGE_FEATURES, SL_EFORMAT, "no features of edges", "\"edge_features\""},
+    {OF_EDGES("{\"wrote\": 5}"), NEED, SL_EFORMAT, "names 'wrote', which is no relation",
+     "'author -writes-> paper'"},
+    {OF_EDGES("5"), NEED, SL_EFORMAT, "\"described.edge_features\" is no object", "\"writes\": 8"},
+    {OF_EDGES("{\"writes\": 0.5}"), NEED, SL_EFORMAT, "\"described.edge_features\" of writes",
+     "a whole number from 1"},
+    {PLAIN("9", "{\"features\": \"float16\", \"train\": 1, \"edge_features\": {\"writes\": 5}}"),
+     NEED, SL_EFORMAT, "\"described.edge_features\": wanted a whole number", "has one type"},
     // More vertices than ids of 32 bits tell apart: of one type, and of several together.
     {PLAIN("4294967295", "{\"features\": \"float16\", \"train\": 1}"), NEED, SL_EUNSUPPORTED,
      "\"num_nodes\" is 4294967295", "at most 4294967294 vertices"},

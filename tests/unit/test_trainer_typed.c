@@ -30,6 +30,9 @@ static const struct variant {
      0.3},
     {"rgat, layer norm, residual", SL_MODEL_RGAT, 2, SL_NORM_LAYER, SL_CONFIG_LEAKY_RELU,
      SL_RELATIONS_SUM, 0, 0, 0.2},
+    {"rgatv2", SL_MODEL_RGATV2, 2, SL_NORM_NONE, SL_CONFIG_LEAKY_RELU, SL_RELATIONS_SUM, 0, 0, 0},
+    {"rgatv2, means, deep, residual", SL_MODEL_RGATV2, 3, SL_NORM_LAYER, SL_CONFIG_ELU,
+     SL_RELATIONS_MEAN, 0, 0, 0.3},
     {"rgcn", SL_MODEL_RGCN, 2, SL_NORM_NONE, SL_CONFIG_RELU, SL_RELATIONS_SUM, 0, 0, 0},
     {"rgcn of bases", SL_MODEL_RGCN, 2, SL_NORM_BATCH, SL_CONFIG_ELU, SL_RELATIONS_SUM, 3, 0, 0.3},
     {"rgcn of blocks", SL_MODEL_RGCN, 3, SL_NORM_LAYER, SL_CONFIG_LEAKY_RELU, SL_RELATIONS_SUM, 0,
@@ -43,15 +46,31 @@ static const struct variant {
      0},
     {"rgat of edges, means, deep, residual", SL_MODEL_RGAT, 3, SL_NORM_LAYER, SL_CONFIG_ELU,
      SL_RELATIONS_MEAN, 0, 0, 0.3},
+    {"rgatv2 of edges", SL_MODEL_RGATV2, 2, SL_NORM_NONE, SL_CONFIG_LEAKY_RELU, SL_RELATIONS_SUM, 0,
+     0, 0},
+    {"rgatv2 of edges, means, deep, residual", SL_MODEL_RGATV2, 3, SL_NORM_LAYER, SL_CONFIG_ELU,
+     SL_RELATIONS_MEAN, 0, 0, 0.3},
     {"rsage of visits", SL_MODEL_RSAGE, 2, SL_NORM_NONE, SL_CONFIG_ELU, SL_RELATIONS_MEAN, 0, 0,
      0.2},
     {"rgcn of visits", SL_MODEL_RGCN, 2, SL_NORM_NONE, SL_CONFIG_RELU, SL_RELATIONS_SUM, 0, 0, 0},
     {"rgat of visits", SL_MODEL_RGAT, 2, SL_NORM_NONE, SL_CONFIG_ELU, SL_RELATIONS_SUM, 0, 0, 0},
+    {"rgatv2 of visits", SL_MODEL_RGATV2, 2, SL_NORM_NONE, SL_CONFIG_ELU, SL_RELATIONS_SUM, 0, 0,
+     0},
 };
 
 // ONE_WEIGHT: with all features of one width. From OF_EDGES on edges have features, from
 // FIRST_VISITS on visits.
-enum { PLAIN_HGT = 10, ONE_WEIGHT = 13, OF_EDGES = 14, FIRST_VISITS = 16 };
+enum {
+    PLAIN_RGAT = 4,
+    PLAIN_RGATV2 = 7,
+    PLAIN_RGCN = 9,
+    OF_BASES,
+    OF_BLOCKS,
+    PLAIN_HGT,
+    ONE_WEIGHT = 15,
+    OF_EDGES,
+    FIRST_VISITS = 20
+};
 
 static struct typed_graph graph;
 static uint32_t learned_dim; // of types without features, of which authors are one then; 0: none is
@@ -91,7 +110,8 @@ static struct sl_config config_of(const struct variant *v)
     c.model.attention_dropout = v->dropout;
     c.model.share_weights = v == &VARIANTS[ONE_WEIGHT];
     c.model.edge_features = is_of_edges(v);
-    c.model.residual = v->kind == SL_MODEL_RGAT && v->norm == SL_NORM_LAYER;
+    c.model.residual =
+        (v->kind == SL_MODEL_RGAT || v->kind == SL_MODEL_RGATV2) && v->norm == SL_NORM_LAYER;
     c.features.kind = learned_dim ? SL_INPUT_OF_BOTH : SL_INPUT_OF_FILE;
     c.features.dim = learned_dim;
     return c;
@@ -336,9 +356,10 @@ LOOP_TEST(gradients_are_finite_differences_of_the_naive_model, 0, SL_COUNT_OF(VA
 }
 
 // Seeds of two types, and of one that is not the first.
-LOOP_TEST(gradients_of_links_are_finite_differences, 0, 3 * 2)
+LOOP_TEST(gradients_of_links_are_finite_differences, 0, 4 * 2)
 {
-    static const enum sl_model_kind kinds[] = {SL_MODEL_RSAGE, SL_MODEL_RGAT, SL_MODEL_RGCN};
+    static const enum sl_model_kind kinds[] = {SL_MODEL_RSAGE, SL_MODEL_RGAT, SL_MODEL_RGATV2,
+                                               SL_MODEL_RGCN};
     const uint32_t n_papers = _i % 2 ? 0 : SEEDS, n_authors = 6, dim = 4;
     const struct variant v = {
         "links", kinds[_i / 2], 2, SL_NORM_NONE, SL_CONFIG_ELU, SL_RELATIONS_SUM, 0, 0, 0};
@@ -417,15 +438,19 @@ LOOP_TEST(bits_are_those_of_any_number_of_threads, 0, SL_COUNT_OF(VARIANTS))
     scene_fini(&s);
 }
 
-// Whether a relation's sources are kept for backward or made again; less is kept then.
-LOOP_TEST(what_is_made_again_has_the_same_bits, 4, 7)
+// Whether a relation's sources are kept for backward or made again; less is kept then. Of kinds of
+// attention, without and with features of edges.
+enum { N_ATTENTION = PLAIN_RGCN - PLAIN_RGAT, N_OF_EDGES = FIRST_VISITS - OF_EDGES };
+LOOP_TEST(what_is_made_again_has_the_same_bits, 0, N_ATTENTION + N_OF_EDGES)
 {
+    const struct variant *v =
+        _i < N_ATTENTION ? &VARIANTS[PLAIN_RGAT + _i] : &VARIANTS[OF_EDGES + _i - N_ATTENTION];
     struct sl_loss_result loss[2];
     float *gradient[2];
     uint64_t peak[2];
     for (int k = 0; k < 2; k++) {
         struct scene s;
-        scene_init(&s, &VARIANTS[_i], sl_kernels_cpu(), SEED_IDS, SEEDS);
+        scene_init(&s, v, sl_kernels_cpu(), SEED_IDS, SEEDS);
         s.model.options.kept_bytes *= k == 0;
         for (int again = 0; again < 2; again++) { // the second finds the first one's memory
             memset(s.gradient, 0xff, s.model.n_params * sizeof *s.gradient);
@@ -488,20 +513,28 @@ TEST(tensors_have_the_names_of_torch_geometric)
     check_tensor(&m, "norms.1.paper.module.weight", "none");
     check_tensor(&m, "lin.weight", "4,6");
     sl_model_fini(&m);
-    c = config_of(&VARIANTS[4]);
+    c = config_of(&VARIANTS[PLAIN_RGAT]);
     ck_assert_int_eq(init(&m, &c, sl_kernels_cpu()), SL_OK);
     check_tensor(&m, "convs.0.convs.<paper___in___venue>.att_src", "1,2,3");
     check_tensor(&m, "convs.0.convs.<paper___in___venue>.lin_src.weight", "6,5");
     check_tensor(&m, "convs.0.convs.<paper___in___venue>.lin_dst.weight", "6,1");
     sl_model_fini(&m);
-    c = config_of(&VARIANTS[8]);
+    c = config_of(&VARIANTS[PLAIN_RGATV2]);
+    ck_assert_int_eq(init(&m, &c, sl_kernels_cpu()), SL_OK);
+    check_tensor(&m, "convs.0.convs.<paper___in___venue>.att", "1,2,3");
+    check_tensor(&m, "convs.0.convs.<paper___in___venue>.lin_l.weight", "6,5");
+    check_tensor(&m, "convs.0.convs.<paper___in___venue>.lin_l.bias", "6");
+    check_tensor(&m, "convs.0.convs.<paper___in___venue>.lin_r.weight", "6,1");
+    check_tensor(&m, "convs.0.convs.<paper___in___venue>.lin_edge.weight", "none");
+    sl_model_fini(&m);
+    c = config_of(&VARIANTS[OF_BASES]);
     ck_assert_int_eq(init(&m, &c, sl_kernels_cpu()), SL_OK);
     check_tensor(&m, "convs.1.weight", "3,6,6");
     check_tensor(&m, "convs.1.comp", "7,3");
     check_tensor(&m, "lin_dict.author.weight", "6,3");
     check_tensor(&m, "lin_dict.tag.weight", "6,1");
     sl_model_fini(&m);
-    c = config_of(&VARIANTS[9]);
+    c = config_of(&VARIANTS[OF_BLOCKS]);
     ck_assert_int_eq(init(&m, &c, sl_kernels_cpu()), SL_OK);
     check_tensor(&m, "convs.2.weight", "7,2,3,3");
     sl_model_fini(&m);
@@ -534,7 +567,10 @@ TEST(what_a_model_cannot_be_is_refused_by_name)
     struct sl_model m;
     ck_assert_int_eq(init(&m, &c, sl_kernels_cpu()), SL_OK);
     sl_model_fini(&m);
-    c = config_of(&VARIANTS[4]);
+    c = config_of(&VARIANTS[PLAIN_RGAT]);
+    c.model.heads = 4;
+    check_refused(&c, "model.hidden: found 6 with 4 heads", "model.heads");
+    c = config_of(&VARIANTS[PLAIN_RGATV2]);
     c.model.heads = 4;
     check_refused(&c, "model.hidden: found 6 with 4 heads", "model.heads");
     c = config_of(&VARIANTS[PLAIN_HGT]);
@@ -548,7 +584,7 @@ TEST(what_a_model_cannot_be_is_refused_by_name)
     check_refused(&c, "relations 0 and 3", "without \"__\"");
     c = config_of(&VARIANTS[ONE_WEIGHT]);
     check_refused(&c, "'x__writes' from 'author', of width 3, to 'paper', of 5", "share_weights");
-    c = config_of(&VARIANTS[9]);
+    c = config_of(&VARIANTS[OF_BLOCKS]);
     c.model.blocks = 4;
     check_refused(&c, "model.hidden: found 6 with 4 blocks", "model.blocks");
     c = config_of(&VARIANTS[0]);

@@ -21,9 +21,11 @@ static const struct variant {
     {SL_MODEL_RGAT, 2, SL_NORM_NONE, SL_RELATIONS_SUM, 0},
     {SL_MODEL_RGAT, 3, SL_NORM_BATCH, SL_RELATIONS_MEAN, 0},
     {SL_MODEL_RGCN, 2, SL_NORM_NONE, SL_RELATIONS_SUM, 3},
+    {SL_MODEL_RGATV2, 3, SL_NORM_NONE, SL_RELATIONS_MEAN, 0},
     {SL_MODEL_RGAT, 3, SL_NORM_NONE, SL_RELATIONS_SUM, 0}, // of edges
+    {SL_MODEL_RGATV2, 2, SL_NORM_LAYER, SL_RELATIONS_SUM, 0},
 };
-enum { OF_EDGES = 5 };
+enum { OF_EDGES = 6 };
 
 static const uint32_t SEEDS[] = {22, 0, 3, 7, 12, 5, 9, 21};
 enum { N_SEEDS = SL_COUNT_OF(SEEDS) };
@@ -89,7 +91,7 @@ static void scene_init(struct scene *s, const struct variant *v)
     s->config.model.relations = v->relations;
     s->config.model.bases = v->bases;
     s->config.model.dropout = s->config.model.attention_dropout = 0.4; // not in evaluation
-    s->config.model.edge_features = v == &VARIANTS[OF_EDGES];
+    s->config.model.edge_features = v >= &VARIANTS[OF_EDGES];
     typed_graph_init(&s->g, 5);
     if (s->config.model.edge_features)
         typed_edge_features(&s->g, 17);

@@ -491,6 +491,64 @@ static inline void typed_gat(struct typed_naive *m, uint32_t l, uint32_t k,
     free(score);
 }
 
+// *z (hidden) += W x + b, of row i of type t.
+static inline void typed_affine(struct typed_naive *m, const double *weight, const double *bias,
+                                const struct typed_rows *x, uint32_t t, uint32_t i, double *z)
+{
+    for (uint32_t o = 0; o < m->config->model.hidden; o++)
+        z[o] += bias[o];
+    typed_product(weight, false, x->of[t] + (uint64_t)i * x->dim[t], x->dim[t],
+                  m->config->model.hidden, 1, z);
+}
+
+// GATv2Conv likewise.
+static inline void typed_gatv2(struct typed_naive *m, uint32_t l, uint32_t k,
+                               const struct typed_rows *x, uint32_t i, const uint32_t *from,
+                               const uint64_t *ids, uint32_t n, const float *mask, double scale,
+                               double *y)
+{
+    const struct sl_relation *r = &m->g->relation[k];
+    const bool has_term = m->config->model.edge_features && r->feat_dim > 0;
+    const uint32_t d = m->config->model.hidden, heads = m->config->model.heads, c = d / heads;
+    double *own = fixture_alloc(d * sizeof *own), *z = fixture_alloc((n + 1ull) * d * sizeof *z);
+    double *both = fixture_alloc(d * sizeof *both);
+    double *score = fixture_alloc((n + 1ull) * heads * sizeof *score);
+    double *sum = fixture_alloc(heads * sizeof *sum);
+    const double *att = typed_of_relation(m, l, k, "att");
+    typed_affine(m, typed_of_relation(m, l, k, "lin_r.weight"),
+                 typed_of_relation(m, l, k, "lin_r.bias"), x, r->target, i, own);
+    for (uint32_t e = 0; e < n; e++) {
+        typed_affine(m, typed_of_relation(m, l, k, "lin_l.weight"),
+                     typed_of_relation(m, l, k, "lin_l.bias"), x, r->source, from[e], z + e * d);
+        for (uint32_t o = 0; o < d; o++) {
+            both[o] = z[e * d + o] + own[o];
+            for (uint32_t f = 0; has_term && f < r->feat_dim; f++)
+                both[o] +=
+                    typed_of_relation(m, l, k, "lin_edge.weight")[o * r->feat_dim + f] *
+                    (double)((const float *)r->feat)[(ids[e] - r->first_edge) * r->feat_dim + f];
+            score[e * heads + o / c] += att[o] * (both[o] > 0 ? both[o] : 0.2 * both[o]);
+        }
+        for (uint32_t h = 0; h < heads; h++)
+            sum[h] += score[e * heads + h] = exp(score[e * heads + h]);
+    }
+    for (uint32_t e = 0; e < n; e++)
+        for (uint32_t o = 0; o < d; o++)
+            y[o] += scale * score[e * heads + o / c] / sum[o / c] *
+                    (double)mask[e * heads + o / c] * z[e * d + o];
+    const double *bias = typed_of_relation(m, l, k, "bias");
+    for (uint32_t o = 0; o < d; o++)
+        y[o] += scale * bias[o];
+    if (m->config->model.residual)
+        typed_product(typed_of_relation(m, l, k, "res.weight"), false,
+                      x->of[r->target] + (uint64_t)i * x->dim[r->target], x->dim[r->target], d,
+                      scale, y);
+    free(own);
+    free(z);
+    free(both);
+    free(score);
+    free(sum);
+}
+
 // A relation's part of RGCNConv.
 static inline void typed_gcn(struct typed_naive *m, uint32_t l, uint32_t k,
                              const struct typed_rows *x, const uint32_t *from, const float *weights,
@@ -623,12 +681,15 @@ static inline void typed_convolve(struct typed_naive *m, uint32_t l, uint32_t k,
         const uint32_t *from = run ? sl_run_indices(view, run) + first : NULL;
         const float *weights = run ? sl_run_weights(view, run) : NULL;
         double *to = y->of[t] + (uint64_t)i * d;
+        const uint64_t *ids = run ? sl_run_edge_ids(view, run) + first : NULL;
         weights = weights ? weights + first : NULL;
         switch (m->config->model.kind) {
         case SL_MODEL_RSAGE: typed_sage(m, l, k, x, i, from, weights, n, scale, to); break;
         case SL_MODEL_RGAT:
-            typed_gat(m, l, k, x, i, from, run ? sl_run_edge_ids(view, run) + first : NULL, n,
-                      mask + first * heads, scale, to);
+            typed_gat(m, l, k, x, i, from, ids, n, mask + first * heads, scale, to);
+            break;
+        case SL_MODEL_RGATV2:
+            typed_gatv2(m, l, k, x, i, from, ids, n, mask + first * heads, scale, to);
             break;
         default: typed_gcn(m, l, k, x, from, weights, n, to);
         }

@@ -143,10 +143,9 @@ int sl_attention_shares(const struct sl_layer_env *env, const struct sl_csr_view
     return env->kernels->edge_softmax(&args);
 }
 
-// *dalpha (n_edges, H, in the pool), the gradient of the shares.
-static int shares_gradient(const struct sl_layer_env *env, const struct sl_attention *a,
-                           const struct sl_attention_edges *edges, const float *dheads,
-                           float **dalpha)
+int sl_attention_shares_gradient(const struct sl_layer_env *env, const struct sl_attention *a,
+                                 const struct sl_attention_edges *edges, const float *dheads,
+                                 float **dalpha)
 {
     const struct sl_csr_view *csr = &edges->csr;
     const uint64_t n = (uint64_t)csr->n_edges * a->heads;
@@ -180,7 +179,7 @@ int sl_attention_backward(const struct sl_layer_env *env, const struct sl_attent
     *dscore_dst = sl_layer_floats(env, (uint64_t)csr->n_dst * a->heads);
     if (!*dscore_src || !*dscore_dst)
         return SL_ENOMEM;
-    SL_TRY(shares_gradient(env, a, edges, dheads, &dalpha));
+    SL_TRY(sl_attention_shares_gradient(env, a, edges, dheads, &dalpha));
     const struct sl_edge_softmax_grad_args softmax = {
         .csr = *scored,
         .transposed = t_scored,

@@ -48,7 +48,8 @@ struct sl_attention_edges {
     // that score_src[e] has beside its source's.
     struct sl_csr_view scored;
     const float *z;                     // (n_src, H*C)
-    const float *score_src, *score_dst; // (n_src of scored, H), (n_dst, H)
+    const float *score_src, *score_dst; // (n_src of scored, H), (n_dst, H); of pairs instead
+    const float *rows, *own;            // (n_src of scored, H*C), (n_dst, H*C): pair_attention.h
     const float *alpha;                 // (n_edges, H) the shares
     const float *kept;                  // (n_edges, H) what the rows of z were multiplied by:
     struct sl_dropout dropout;          // alpha after it, where its rate is not 0,
@@ -86,6 +87,12 @@ int sl_attention_term_backward(const struct sl_layer_env *env, const struct sl_a
 int sl_attention_shares(const struct sl_layer_env *env, const struct sl_csr_view *csr,
                         uint32_t heads, const float *score_src, const float *score_dst,
                         float *alpha);
+
+// *dalpha (n_edges, H, in the pool): the shares' gradient for dheads (n_dst, H*C), that of all
+// heads.
+int sl_attention_shares_gradient(const struct sl_layer_env *env, const struct sl_attention *a,
+                                 const struct sl_attention_edges *edges, const float *dheads,
+                                 float **dalpha);
 
 // For the gradient dheads (n_dst, H*C) of all heads: dz (n_src, H*C, assigned) but for what comes
 // by way of the scores, and the gradients of these, of the shapes that scores have, in the pool.

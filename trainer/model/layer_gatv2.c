@@ -13,14 +13,11 @@
  *   alpha_ij = softmax of the scores over i's edges, then attention dropout
  *   y_ih     = sum over j of alpha_ij l_jh
  *
- * The rest is GAT's (heads.h). There a score is a sum of two numbers, one a vertex; here the kink
- * stands between the sum of the rows and the vector, so a score costs a pass over a row an edge
- * (edge_scores), and backward one pass for each side. l and r are rounded as products are, the
- * scores computed in f32.
+ * The rest is GAT's (heads.h), but for what the scores cost (pair_attention.h). l and r are rounded
+ * as products are, the scores computed in f32.
  *
- * EDGES with features e_ij have lin_edge(e_ij) in that sum. In the scores each edge then is a
- * source of its own (attention.h), of the row l_j + lin_edge(e_ij): H*C floats an edge, which
- * training keeps and inference makes for as many heads as SL_SOURCES_FLOATS takes.
+ * EDGES with features e_ij have lin_edge(e_ij) in that sum: H*C floats an edge, which training
+ * keeps and inference makes for as many heads as SL_SOURCES_FLOATS takes.
  *
  * INFERENCE keeps l of each vertex from piece to piece where there is memory (source_row_cache.h);
  * else it computes l for the different sources of a piece, a group of heads at a time (sources.h).
@@ -30,24 +27,14 @@
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
-#include "trainer/model/attention.h"
 #include "trainer/model/heads.h"
+#include "trainer/model/pair_attention.h"
 #include "trainer/model/source_row_cache.h"
 #include "trainer/model/sources.h"
 
 enum { ATT, BIAS, L_WEIGHT, L_BIAS, R_WEIGHT, R_BIAS, LIN_EDGE, RES_WEIGHT, N_TENSORS };
 
 static const struct sl_dropout NO_DROPOUT;
-
-// What forward leaves for backward.
-struct own {
-    float *l, *r; // (n_src, H*C), (n_dst, H*C)
-    float *alpha; // (n_edges, H)
-    float *kept;  // (n_edges, H) alpha after dropout; alpha itself without
-    // What scores read: the hop's edges and l; or each edge as a source of its own.
-    struct sl_csr_view scored;
-    const float *rows; // (n_src of scored, H*C)
-};
 
 static uint32_t describe(const struct sl_layer *layer, struct sl_tensor tensors[SL_LAYER_TENSORS])
 {
@@ -84,13 +71,21 @@ static int transform(const struct sl_layer_env *env, const struct sl_layer *laye
     return sl_layer_last_products(env, &some, terms, rows, 0, out, &add);
 }
 
-// The map of edges' features to `columns` columns, as a layer.
-static struct sl_layer of_edges(const struct sl_layer *layer, uint32_t columns)
+static struct sl_attention attention_of(const struct sl_layer *layer)
 {
-    struct sl_layer some = *layer;
-    some.d_in = layer->options->edge_dim;
-    some.d_out = columns;
-    return some;
+    return (struct sl_attention){sl_heads_count(layer), sl_heads_width(layer)};
+}
+
+// The edges' features and their map to some columns, from `first` on.
+static struct sl_attention_side term_of(const struct sl_layer *layer, const float *params,
+                                        const float *features, uint32_t n_edges, uint32_t first)
+{
+    const uint32_t dim = layer->options->edge_dim;
+    return (struct sl_attention_side){.x = features,
+                                      .rows = n_edges,
+                                      .d_in = dim,
+                                      .lin =
+                                          params + layer->offset[LIN_EDGE] + (uint64_t)first * dim};
 }
 
 // What scores read of some heads, whose columns begin at `first`: *scored and *out are csr and l;
@@ -100,43 +95,11 @@ static int score_rows(const struct sl_layer_env *env, const struct sl_layer *lay
                       const float *l, uint32_t first, uint32_t columns, float *room,
                       struct sl_csr_view *scored, const float **out)
 {
-    const struct sl_layer lin = of_edges(layer, columns);
+    const struct sl_attention_side term = term_of(layer, params, features, csr->n_edges, first);
     *scored = *csr;
-    *out = l;
-    if (lin.d_in == 0)
-        return SL_OK;
-    *out = room;
-    SL_TRY(sl_attention_own_sources(env, csr, scored));
-    SL_TRY(env->kernels->gather_rows(l, SL_DTYPE_F32, csr->n_src, columns, csr->indices,
-                                     csr->n_edges, room));
-    return sl_layer_product(env, &lin, features, csr->n_edges,
-                            params + layer->offset[LIN_EDGE] + (uint64_t)first * lin.d_in, 1, room);
-}
-
-// Some heads of l and r, and what belongs to them.
-struct pairs {
-    const struct sl_csr_view *csr;
-    uint32_t heads, width;
-    const float *rows, *r, *att; // (n_src, heads * width), (n_dst, heads * width), (heads * width)
-};
-
-// alpha (n_edges, heads)
-static int shares(const struct sl_layer_env *env, const struct pairs *pairs, float *alpha)
-{
-    const struct sl_edge_scores_args scores = {
-        .csr = *pairs->csr,
-        .heads = pairs->heads,
-        .dim = pairs->width,
-        .negative_slope = SL_HEADS_NEGATIVE_SLOPE,
-        .src = pairs->rows,
-        .dst = pairs->r,
-        .att = pairs->att,
-        .score = alpha,
-    };
-    const struct sl_edge_softmax_args softmax = {
-        .csr = *pairs->csr, .heads = pairs->heads, .alpha = alpha};
-    SL_TRY(env->kernels->edge_scores(&scores));
-    return env->kernels->edge_softmax(&softmax);
+    if (term.d_in > 0)
+        SL_TRY(sl_attention_own_sources(env, csr, scored));
+    return sl_pairs_rows(env, &term, csr, l, columns, room, out);
 }
 
 static int forward(const struct sl_layer_env *env, const struct sl_layer *layer,
@@ -146,136 +109,31 @@ static int forward(const struct sl_layer_env *env, const struct sl_layer *layer,
     tape->hop.weights = NULL;
     SL_TRY(sl_layer_fix_loops(env, &tape->hop, true));
     const struct sl_csr_view *csr = &tape->hop.csr;
-    const uint32_t all = sl_heads_columns(layer), heads = sl_heads_count(layer);
-    struct own *own = sl_layer_note(env, sizeof *own);
-    if (!own)
+    const struct sl_attention a = attention_of(layer);
+    const uint32_t all = sl_heads_columns(layer);
+    struct sl_attention_edges *own = sl_layer_note(env, sizeof *own);
+    float *l = sl_layer_floats(env, (uint64_t)csr->n_src * all);
+    float *r = sl_layer_floats(env, (uint64_t)csr->n_dst * all);
+    float *kept, *alpha = sl_layer_floats(env, (uint64_t)csr->n_edges * a.heads);
+    if (!own || !l || !r || !alpha)
         return SL_ENOMEM;
-    *own = (struct own){.l = sl_layer_floats(env, (uint64_t)csr->n_src * all),
-                        .r = sl_layer_floats(env, (uint64_t)csr->n_dst * all),
-                        .alpha = sl_layer_floats(env, (uint64_t)csr->n_edges * heads)};
+    *own = (struct sl_attention_edges){
+        .csr = *csr, .z = l, .own = r, .alpha = alpha, .dropout = tape->dropout, .scale = 1};
     tape->own = own;
-    if (!own->l || !own->r || !own->alpha)
-        return SL_ENOMEM;
     SL_TRY(transform(env, layer, sl_layer_source(layer, tape, params + layer->offset[L_WEIGHT]),
-                     csr->n_src, params + layer->offset[L_BIAS], 0, all, own->l));
+                     csr->n_src, params + layer->offset[L_BIAS], 0, all, l));
     SL_TRY(transform(env, layer, sl_layer_source(layer, tape, params + layer->offset[R_WEIGHT]),
-                     csr->n_dst, params + layer->offset[R_BIAS], 0, all, own->r));
-    float *room =
-        layer->options->edge_dim ? sl_layer_floats(env, (uint64_t)csr->n_edges * all) : own->l;
+                     csr->n_dst, params + layer->offset[R_BIAS], 0, all, r));
+    float *room = layer->options->edge_dim ? sl_layer_floats(env, (uint64_t)csr->n_edges * all) : l;
     if (!room)
         return SL_ENOMEM;
-    SL_TRY(score_rows(env, layer, params, tape->hop.edges, csr, own->l, 0, all, room, &own->scored,
+    SL_TRY(score_rows(env, layer, params, tape->hop.edges, csr, l, 0, all, room, &own->scored,
                       &own->rows));
-    const struct pairs pairs = {&own->scored, heads,  sl_heads_width(layer),
-                                own->rows,    own->r, params + layer->offset[ATT]};
-    SL_TRY(shares(env, &pairs, own->alpha));
-    SL_TRY(sl_heads_drop(env, layer, tape, own->alpha, &own->kept));
-    return sl_heads_sum(env, layer, own->l, own->kept, params + layer->offset[RES_WEIGHT], tape);
-}
-
-// *dscore (n_edges, H) for the gradient dheads of all heads.
-static int shares_backward(const struct sl_layer_env *env, const struct sl_layer *layer,
-                           const struct sl_layer_tape *tape, const float *dheads, float **dscore)
-{
-    const struct own *own = tape->own;
-    const struct sl_csr_view *csr = &tape->hop.csr;
-    const uint32_t heads = sl_heads_count(layer);
-    *dscore = sl_layer_floats(env, (uint64_t)csr->n_edges * heads);
-    if (!*dscore)
-        return SL_ENOMEM;
-    SL_TRY(env->kernels->edge_dot(csr, heads, sl_heads_width(layer), dheads, own->l, *dscore));
-    if (own->kept != own->alpha)
-        SL_TRY(env->kernels->dropout(*dscore, csr->n_edges, heads, &tape->dropout));
-    const struct sl_edge_softmax_grad_args softmax = {
-        .csr = *csr, .heads = heads, .alpha = own->alpha, .dalpha = *dscore};
-    return env->kernels->edge_softmax_backward(&softmax);
-}
-
-// The part of dl that comes by way of the scores, and of edges with features their weight's
-// gradient. `side` is that of the destinations; transposed, and edge, are of the hop.
-static int sources_backward(const struct sl_layer_env *env, const struct sl_layer *layer,
-                            const struct sl_layer_tape *tape, struct sl_edge_scores_grad_args side,
-                            const struct sl_csr_view *transposed, const uint32_t *edge,
-                            float *dlin_edge, float *dl)
-{
-    const struct own *own = tape->own;
-    const struct sl_csr_view *csr = &tape->hop.csr;
-    const uint32_t all = sl_heads_columns(layer);
-    const bool has_edges = layer->options->edge_dim > 0;
-    const struct sl_layer lin = of_edges(layer, all);
-    const struct sl_layer_gradient of = {tape->hop.edges, dlin_edge, lin.d_in, false};
-    const uint64_t n = (uint64_t)csr->n_src * all;
-    struct sl_csr_view t_scored = *transposed;
-    float *zero, *sums, *drows = dl;
-    uint32_t *t_edge;
-    side.edge = edge;
-    if (has_edges) {
-        SL_TRY(sl_layer_transpose(env, &own->scored, &t_scored, &t_edge));
-        side.edge = t_edge;
-        drows = sl_layer_floats(env, (uint64_t)csr->n_edges * all);
-    }
-    if (!drows)
-        return SL_ENOMEM;
-    side.csr = t_scored;
-    side.own = own->rows;
-    side.other = own->r;
-    side.beta = !has_edges;
-    side.down = drows;
-    side.datt = NULL;
-    SL_TRY(env->kernels->edge_scores_backward(&side));
-    if (!has_edges)
-        return SL_OK;
-    SL_TRY(sl_layer_product_gradient(env, &lin, drows, &of, csr->n_edges));
-    SL_TRY(sl_attention_sum_edges(env, csr, all, drows, &sums));
-    zero = sl_layer_floats(env, 1);
-    if (!zero)
-        return SL_ENOMEM;
-    SL_TRY(env->device->fill(zero, 0, sizeof *zero));
-    return env->kernels->add_scaled(n, 1, zero, sums, dl);
-}
-
-// dl (n_src, H*C) and dr (n_dst, H*C), both assigned, and the gradients of att and lin_edge.
-static int attend_backward(const struct sl_layer_env *env, const struct sl_layer *layer,
-                           const float *params, const struct sl_layer_tape *tape,
-                           const float *dheads, float *gradient, float *dl, float *dr)
-{
-    const struct own *own = tape->own;
-    const struct sl_csr_view *csr = &tape->hop.csr;
-    const uint32_t all = sl_heads_columns(layer);
-    struct sl_csr_view transposed;
-    uint32_t *edge;
-    float *dscore, *parts = sl_layer_floats(env, (uint64_t)csr->n_dst * all);
-    if (!parts)
-        return SL_ENOMEM;
-    SL_TRY(shares_backward(env, layer, tape, dheads, &dscore));
-    struct sl_edge_scores_grad_args side = {
-        .csr = own->scored,
-        .heads = sl_heads_count(layer),
-        .dim = sl_heads_width(layer),
-        .negative_slope = SL_HEADS_NEGATIVE_SLOPE,
-        .own = own->r,
-        .other = own->rows,
-        .att = params + layer->offset[ATT],
-        .dscore = dscore,
-        .down = dr,
-        .datt = parts,
-    };
-    SL_TRY(env->kernels->edge_scores_backward(&side));
-    SL_TRY(env->kernels->bias_act_backward(parts, NULL, 0, csr->n_dst, all, SL_ACT_NONE,
-                                           &NO_DROPOUT, gradient + layer->offset[ATT]));
-    SL_TRY(sl_layer_transpose(env, csr, &transposed, &edge));
-    const struct sl_aggregate_heads_args sums = {
-        .csr = transposed,
-        .heads = side.heads,
-        .dim = side.dim,
-        .x = dheads,
-        .weight = own->kept,
-        .edge = edge,
-        .y = dl,
-    };
-    SL_TRY(env->kernels->aggregate_heads(&sums));
-    return sources_backward(env, layer, tape, side, &transposed, edge,
-                            gradient + layer->offset[LIN_EDGE], dl);
+    SL_TRY(
+        sl_pairs_shares(env, &a, &own->scored, own->rows, r, params + layer->offset[ATT], alpha));
+    SL_TRY(sl_heads_drop(env, layer, tape, alpha, &kept));
+    own->kept = kept;
+    return sl_heads_sum(env, layer, l, kept, params + layer->offset[RES_WEIGHT], tape);
 }
 
 // What dz (rows, H*C) of one side gives its weight, its bias and dx (NULL: not asked for).
@@ -297,14 +155,17 @@ static int backward(const struct sl_layer_env *env, const struct sl_layer *layer
 {
     const struct sl_csr_view *csr = &tape->hop.csr;
     const uint32_t all = sl_heads_columns(layer);
+    const struct sl_attention a = attention_of(layer);
+    const struct sl_attention_side term = term_of(layer, params, tape->hop.edges, csr->n_edges, 0);
     const uint64_t *at = layer->offset;
+    const struct sl_attention_gradient to = {gradient + at[LIN_EDGE], gradient + at[ATT], NULL};
     float *dheads, *dl = sl_layer_floats(env, (uint64_t)csr->n_src * all);
     float *dr = sl_layer_floats(env, (uint64_t)csr->n_dst * all);
     if (!dl || !dr)
         return SL_ENOMEM;
     SL_TRY(sl_layer_apply_before(env, layer, &tape->before, dy, csr->n_dst));
     SL_TRY(sl_heads_spread(env, layer, dy, csr->n_dst, &dheads));
-    SL_TRY(attend_backward(env, layer, params, tape, dheads, gradient, dl, dr));
+    SL_TRY(sl_pairs_backward(env, &a, tape->own, params + at[ATT], &term, dheads, &to, dl, dr));
     SL_TRY(transform_backward(env, layer, tape, dl, csr->n_src, params + at[L_WEIGHT],
                               gradient + at[L_WEIGHT], gradient + at[L_BIAS], 0, dx));
     SL_TRY(transform_backward(env, layer, tape, dr, csr->n_dst, params + at[R_WEIGHT],
@@ -361,9 +222,9 @@ static int infer_heads(const struct sl_layer_env *env, const struct sl_layer *la
     const float *rows;
     SL_TRY(score_rows(env, layer, params, piece->edges, &g->csr, g->l, column, n * width, g->room,
                       &scored, &rows));
-    const struct pairs pairs = {&scored, n,    width,
-                                rows,    g->r, params + layer->offset[ATT] + column};
-    SL_TRY(shares(env, &pairs, g->alpha));
+    const struct sl_attention a = {n, width};
+    SL_TRY(sl_pairs_shares(env, &a, &scored, rows, g->r, params + layer->offset[ATT] + column,
+                           g->alpha));
     const struct sl_aggregate_heads_args args = {
         .csr = g->csr, .heads = n, .dim = width, .x = g->l, .weight = g->alpha, .y = g->y};
     SL_TRY(env->kernels->aggregate_heads(&args));
