@@ -113,6 +113,25 @@ static bool is_machines_alone(const struct sl_report_totals *r)
     return !held;
 }
 
+// Of a graph of several types: a line for each trainer.
+static void print_held(FILE *out, const struct sl_report_totals *r)
+{
+    struct sl_stats_held h;
+    char who[64] = "", rows[SL_UNITS_BYTES], bytes[SL_UNITS_BYTES];
+    SL_FOR_EACH_ENTRY(h, sl_stats_held_fields, r->cache.held)
+    {
+        sl_units_grouped(rows, (uint64_t)h.rows);
+        if (strcmp(who, h.worker) == 0)
+            fprintf(out, ", %s", rows);
+        else
+            fprintf(out, "%s  %s holds %s rows", who[0] ? "\n" : "", h.worker, rows);
+        fprintf(out, " of %s (%s)", h.type, sl_units_bytes(bytes, h.bytes));
+        snprintf(who, sizeof who, "%s", h.worker);
+    }
+    if (who[0])
+        fprintf(out, "\n");
+}
+
 static void print_cache(FILE *out, const struct sl_read_report *r)
 {
     struct sl_report_cache first;
@@ -146,6 +165,7 @@ static void print_cache(FILE *out, const struct sl_read_report *r)
     if (r->of.cache.why[0])
         fprintf(out, "; chosen since %s", r->of.cache.why);
     fprintf(out, "\n");
+    print_held(out, &r->of);
 }
 
 static void print_blocks(FILE *out, const struct sl_read_report *r)

@@ -286,6 +286,8 @@ TEST(types_and_relations_are_shown_when_asked_for)
     has("\nauthor                                     0        0        -        -        -\n");
     has("\npaper -cites-> paper                                      1125      225     75 %\n");
     has("\nauthor -writes-> paper                                     375       75     25 %\n");
+    has("\nheld by                                                            rows    bytes\n");
+    has("\ntrainer 0: paper                                                    600  1.0 MiB\n");
     draw(60, 15, false);
     fits(60, 15);
     draw(80, 10, false); // too small for pictures

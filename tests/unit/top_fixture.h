@@ -119,6 +119,9 @@ static inline void add_types(struct line *l, const struct sample *s)
             "%d},{\"source\":\"author\",\"name\":\"writes\",\"target\":\"paper\","
             "\"sampled_edges\":%d}",
             225 * t, 75 * t);
+    add(l, "],\"held\":[");
+    if (s->typed)
+        add(l, "{\"worker\":\"trainer 0\",\"type\":\"paper\",\"rows\":600,\"bytes\":1048576}");
     add(l, "],");
 }
 
