@@ -14,7 +14,7 @@ from test_external import begin, borrow, lines
 from test_typed_cache import held
 from test_typed_edges import papers as papers_of_edges
 from test_typed_jobs import METAPATHS, papers
-from test_typed_links import tastes
+from test_typed_links import ALONG as LINKED, tastes
 from test_typed_store import rows_of, striped, wide
 
 NOT_UNDER = {"address": SANITIZED}
@@ -273,6 +273,7 @@ LINKS = {
     "mlp": {"task": {"kind": "link", "decoder": "mlp", "loss": "bpr", "negatives": "degree",
                      "per_positive": 2}},
     "hgt": {"model": {"kind": "hgt", "layers": 2, "hidden": 8, "heads": 2}},
+    "walks": {"sampler": LINKED},
 }
 
 
@@ -309,7 +310,7 @@ def test_links_of_one_relation(box, way):
 
 
 @whole
-@cases("mlp", "hgt")
+@cases("mlp", "hgt", "walks")
 def test_links_of_other_kinds(box, way):
     links_near(box, [gpu(0), gpu(1)], **LINKS[way])
 
