@@ -157,8 +157,8 @@ static void print_cache(FILE *out, const struct sl_read_report *r)
         fprintf(out, " (optimal %.1f %%)", 100 * r->of.cache.optimal_hit_rate);
     if (r->of.cache.trainers && r->of.cache.trainers->child) {
         sl_fields_read(&sl_report_cache_fields, r->of.cache.trainers->child, &first);
-        fprintf(out, ", %.3g %% of the vertices, %s", 100 * first.ratio,
-                sl_units_bytes(kept, first.bytes));
+        fprintf(out, ", %.3g %% of the %s, %s", 100 * first.ratio,
+                r->of.types ? "features" : "vertices", sl_units_bytes(kept, first.bytes));
     }
     if (!isnan(r->of.cache.presample_cost_epochs))
         fprintf(out, "; it cost %.2g epochs", SL_MAX(r->of.cache.presample_cost_epochs, 0));

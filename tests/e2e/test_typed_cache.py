@@ -85,6 +85,10 @@ def kept(box, policy):
         most = features if full else cache["ratio"] * features
         assert 0.9 * most <= cached["bytes"] <= 1.01 * most, (cached, most)
     held(box, found, policy)
+    one = found["cache"]["held"][0]
+    said = box.sluice("report", f"runs/{policy}").ok().out
+    assert "% of the features, " in said, said
+    assert f"{one['worker']} holds {one['rows']:,} rows of {one['type']} (" in said, said
     if policy == "presc":
         last = found["epochs"][-1]["cache"]
         assert 0 < last["hit_rate"] <= last["optimal_hit_rate"] + 0.1, last
