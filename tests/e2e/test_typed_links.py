@@ -242,6 +242,10 @@ def test_learned_rows_tell_what_features_told(box):
     split = {"samplers": 2, "trainers": 2}
     report = trained(box, "job", epochs=8, allocation=split, **changes)
     assert report["test"]["roc_auc"] > 0.7, report["test"]
+    said = box.sluice("import-weights", "runs/job/model.safetensors", "--job", "job.json", "--out",
+                      "runs/again")  # fmt: skip
+    refused(box, said, "features.kind", '"both"', "of type user of data set", '"file"',
+            output="runs/again")  # fmt: skip
 
 
 def without_users(box):
