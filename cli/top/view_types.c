@@ -81,10 +81,20 @@ static int rows_of(const struct sl_stats *s)
     return 1 + (int)(s->n_types + HEADING + s->n_relations + (s->n_held ? HEADING : 0) + s->n_held);
 }
 
+// With links, and metapaths in the place of relations, it says of which relation the pairs are.
+static void draw_relation_titles(const struct sl_top_model *m, struct sl_area a)
+{
+    static const char *const titles[NUMBERS] = {"", "", "edges", "per s", "share"};
+    const char *linked = m->stats.metric.relation ? m->stats.metric.relation : "";
+    char name[512] = "relation";
+    if (*linked)
+        snprintf(name, sizeof name, "relation (pairs are of %.400s)", linked);
+    draw_titles(a, name, titles);
+}
+
 static void draw_any(const struct sl_top_model *m, size_t i, double all, struct sl_area a)
 {
     static const char *const of_types[NUMBERS] = {"rows", "per s", "hits", "cache/s", "store/s"};
-    static const char *const of_relations[NUMBERS] = {"", "", "edges", "per s", "share"};
     static const char *const of_held[NUMBERS] = {"", "", "", "rows", "bytes"};
     const size_t relations = m->stats.n_types + HEADING; // their titles
     const size_t held = relations + m->stats.n_relations + HEADING;
@@ -93,7 +103,7 @@ static void draw_any(const struct sl_top_model *m, size_t i, double all, struct 
     else if (i <= m->stats.n_types)
         draw_type(m, i - 1, a);
     else if (i == relations)
-        draw_titles(a, "relation", of_relations);
+        draw_relation_titles(m, a);
     else if (i > relations && i + HEADING <= held)
         draw_relation(m, i - relations - 1, all, a);
     else if (i == held)

@@ -300,6 +300,26 @@ TEST(types_and_relations_are_shown_when_asked_for)
     has_not("author");
 }
 
+TEST(links_of_a_typed_graph_name_their_relation)
+{
+    struct sample s = usual_sample();
+    run_for(m, &s, 2);
+    draw(80, 24, false);
+    has_not("-likes->");
+    s.linked = "user -likes-> item";
+    s.typed = true;
+    run_for(m, &s, 2);
+    draw(120, 24, false);
+    fits(120, 24);
+    has("in epoch 2  of user -likes-> item ");
+    draw(80, 24, false);
+    has_not("-likes->"); // there is no room
+    sl_top_key(m, 'r');
+    draw(80, 24, false);
+    fits(80, 24);
+    has("\nrelation (pairs are of user -likes-> item) ");
+}
+
 TEST(nodes_have_a_row_each)
 {
     struct sample s = usual_sample();
