@@ -250,20 +250,38 @@ static int import_params(struct import *im)
     return sl_params_import(&im->params, im->file, n ? prefix : NULL, im->values, &im->batches);
 }
 
+// Rows that are learned beside features, of a typed graph those of types without.
+static int check_learned(const struct import *im)
+{
+    const struct sl_typed *t = &im->dataset.typed;
+    uint32_t bare = 0;
+    if (sl_config_learned_dim(&im->config) == 0)
+        return SL_OK;
+    while (bare < t->n_types && t->type[bare].feat)
+        bare++;
+    return sl_fail(SL_EINVAL,
+                   "%s: features.kind: found \"both\", by which vertices%s%s of data set '%s' have "
+                   "learned rows, wanted \"file\": import-weights brings a model's parameters "
+                   "alone",
+                   im->job_path, bare < t->n_types ? " of type " : "",
+                   bare < t->n_types ? t->type[bare].name : "", im->dataset.path);
+}
+
 static int import(void *state)
 {
     struct import *im = state;
     SL_TRY(sl_rundir_check(im->out));
     SL_TRY(sl_trainer_subprocess_job(im->job_path, im->dataset_path, &im->job));
     SL_TRY(sl_config_parse(im->job, strlen(im->job), im->job_path, &im->config));
-    if (sl_config_learned_dim(&im->config) > 0)
+    if (im->config.features.kind == SL_INPUT_LEARNED)
         return sl_fail(SL_EINVAL,
-                       "%s: features.kind: found learned rows, wanted \"file\": import-weights "
+                       "%s: features.kind: found \"learned\", wanted \"file\": import-weights "
                        "brings a model's parameters alone",
                        im->job_path);
     SL_TRY(sl_dataset_open(im->config.dataset,
                            sl_config_needs_to_predict(&im->config) | SL_TAKES_TYPES,
                            SL_CHECK_CACHED, 0, &im->dataset));
+    SL_TRY(check_learned(im));
     sl_interrupt_catch();
     SL_TRY(ask_model(im));
     im->values = calloc(SL_MAX(im->params.n, (uint64_t)1), sizeof *im->values);

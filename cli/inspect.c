@@ -284,6 +284,10 @@ static void print_overview(const struct inspection *in)
                      sl_units_bytes(a, ds->feat_dim * sl_dtype_bytes(ds->feat_dtype)));
     else
         sl_table_row(&t, "features|none");
+    if (ds->typed.plain.feat)
+        sl_table_row(&t, "of edges|%" PRIu32 " x %s, %s", ds->typed.plain.feat_dim,
+                     sl_npy_dtype_name(ds->typed.plain.feat_dtype),
+                     sl_units_bytes(a, sl_relation_feature_bytes(&ds->typed.plain)));
     if (ds->shard.count)
         sl_table_row(&t, "shard|%u of %u (the first is 0): features of %s vertices, %.1f %%",
                      ds->shard.index, ds->shard.count, sl_units_grouped(a, ds->shard.n_local),
@@ -486,6 +490,13 @@ static cJSON *to_json(const struct inspection *in)
     cJSON_AddNumberToObject(root, "feat_dim", ds->feat_dim);
     if (ds->feat)
         cJSON_AddStringToObject(root, "feat_dtype", sl_npy_dtype_name(ds->feat_dtype));
+    if (ds->typed.plain.feat) {
+        cJSON_AddNumberToObject(root, "edge_feat_dim", ds->typed.plain.feat_dim);
+        cJSON_AddStringToObject(root, "edge_feat_dtype",
+                                sl_npy_dtype_name(ds->typed.plain.feat_dtype));
+        cJSON_AddNumberToObject(root, "edge_feature_bytes",
+                                (double)sl_relation_feature_bytes(&ds->typed.plain));
+    }
     add_sides(root, in);
     sl_types_summary_to_json(&in->types, root);
     add_shard(root, ds);
@@ -512,13 +523,35 @@ static cJSON *to_json(const struct inspection *in)
 
 // ---- the command --------------------------------------------------------------------------------
 
+// Whether there may be features of edges, by the names of files.
+static bool may_have_edge_features(const char *path)
+{
+    DIR *folder = opendir(path);
+    const struct dirent *e;
+    bool has = false;
+    while (folder && !has && (e = readdir(folder)))
+        has = strncmp(e->d_name, "edge_feat.", strlen("edge_feat.")) == 0;
+    if (folder)
+        closedir(folder);
+    return has;
+}
+
+static int open_all(struct inspection *in)
+{
+    const unsigned need = SL_NEED_TOPOLOGY | SL_TAKES_SHARD | SL_TAKES_TYPES;
+    const enum sl_dataset_check check = in->full ? SL_CHECK_FULL : SL_CHECK_CACHED;
+    int rc = SL_ENOENT; // a file of such a name may be of no relation
+    if (may_have_edge_features(in->path))
+        rc = sl_dataset_check_open(in->path, need | SL_NEED_EDGE_FEATURES, check, false, &in->ds);
+    return rc == SL_ENOENT ? sl_dataset_check_open(in->path, need, check, false, &in->ds) : rc;
+}
+
 static int inspect(void *state)
 {
     struct inspection *in = state;
     SL_TRY(sl_batch_estimate_parse("inspect", in->fanout, &in->batch));
     uint64_t begin = sl_now_ns();
-    SL_TRY(sl_dataset_check_open(in->path, SL_NEED_TOPOLOGY | SL_TAKES_SHARD | SL_TAKES_TYPES,
-                                 in->full ? SL_CHECK_FULL : SL_CHECK_CACHED, false, &in->ds));
+    SL_TRY(open_all(in));
     in->open_seconds = (double)(sl_now_ns() - begin) * 1e-9;
     SL_TRY(open_names(&in->ds, SL_NAMES_VERTEX, in->ds.n_nodes, &in->vertex_names));
     SL_TRY(open_names(&in->ds, SL_NAMES_CLASS, in->ds.n_classes, &in->class_names));

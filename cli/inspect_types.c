@@ -89,13 +89,24 @@ static void print_types(const struct sl_types_summary *s)
     sl_table_fini(&table);
 }
 
+static bool has_edge_features(const struct sl_typed *t)
+{
+    bool has = false;
+    for (uint32_t i = 0; i < t->n_relations; i++)
+        has |= t->relation[i].feat != NULL;
+    return has;
+}
+
 static void print_relations(const struct sl_types_summary *s)
 {
-    char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES], c[SL_UNITS_BYTES], reverse[96];
+    char a[SL_UNITS_BYTES], b[SL_UNITS_BYTES], c[SL_UNITS_BYTES], d[SL_UNITS_BYTES], reverse[96];
+    char feat[64];
     const struct sl_typed *t = &s->ds->typed;
     struct sl_table table;
-    sl_table_init(&table, "l r r r r l",
-                  (const char *[]){"relation", "edges", "mean degree", "largest", "without", ""});
+    sl_table_init(&table, "l r r r r l r l",
+                  (const char *[]){"relation", "edges", "mean degree", "largest", "without",
+                                   has_edge_features(t) ? "features" : "",
+                                   has_edge_features(t) ? "bytes" : "", ""});
     for (uint32_t i = 0; i < t->n_relations; i++) {
         const struct sl_relation *r = &t->relation[i];
         snprintf(reverse, sizeof reverse, "%s%s",
@@ -105,10 +116,13 @@ static void print_relations(const struct sl_types_summary *s)
                  r->reverse_of == SL_NO_RELATION || r->reverse_of == i
                      ? ""
                      : t->relation[r->reverse_of].name);
-        sl_table_row(&table, "%s|%s|%.1f|%s|%s|%s", sl_relation_text(t, i).text,
+        snprintf(feat, sizeof feat, "%" PRIu32 " x %s", r->feat_dim,
+                 r->feat ? sl_npy_dtype_name(r->feat_dtype) : "");
+        sl_table_row(&table, "%s|%s|%.1f|%s|%s|%s|%s|%s", sl_relation_text(t, i).text,
                      sl_units_grouped(a, r->n_edges), mean_degree(t, r),
                      sl_units_grouped(b, s->degrees[i].max),
-                     sl_units_grouped(c, s->degrees[i].n_empty), reverse);
+                     sl_units_grouped(c, s->degrees[i].n_empty), r->feat ? feat : "",
+                     r->feat ? sl_units_bytes(d, sl_relation_feature_bytes(r)) : "", reverse);
     }
     printf("\n");
     sl_table_print(&table, stdout);

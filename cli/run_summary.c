@@ -113,6 +113,25 @@ static bool is_machines_alone(const struct sl_report_totals *r)
     return !held;
 }
 
+// Of a graph of several types: a line for each trainer.
+static void print_held(FILE *out, const struct sl_report_totals *r)
+{
+    struct sl_stats_held h;
+    char who[64] = "", rows[SL_UNITS_BYTES], bytes[SL_UNITS_BYTES];
+    SL_FOR_EACH_ENTRY(h, sl_stats_held_fields, r->cache.held)
+    {
+        sl_units_grouped(rows, (uint64_t)h.rows);
+        if (strcmp(who, h.worker) == 0)
+            fprintf(out, ", %s", rows);
+        else
+            fprintf(out, "%s  %s holds %s rows", who[0] ? "\n" : "", h.worker, rows);
+        fprintf(out, " of %s (%s)", h.type, sl_units_bytes(bytes, h.bytes));
+        snprintf(who, sizeof who, "%s", h.worker);
+    }
+    if (who[0])
+        fprintf(out, "\n");
+}
+
 static void print_cache(FILE *out, const struct sl_read_report *r)
 {
     struct sl_report_cache first;
@@ -138,14 +157,15 @@ static void print_cache(FILE *out, const struct sl_read_report *r)
         fprintf(out, " (optimal %.1f %%)", 100 * r->of.cache.optimal_hit_rate);
     if (r->of.cache.trainers && r->of.cache.trainers->child) {
         sl_fields_read(&sl_report_cache_fields, r->of.cache.trainers->child, &first);
-        fprintf(out, ", %.3g %% of the vertices, %s", 100 * first.ratio,
-                sl_units_bytes(kept, first.bytes));
+        fprintf(out, ", %.3g %% of the %s, %s", 100 * first.ratio,
+                r->of.types ? "features" : "vertices", sl_units_bytes(kept, first.bytes));
     }
     if (!isnan(r->of.cache.presample_cost_epochs))
         fprintf(out, "; it cost %.2g epochs", SL_MAX(r->of.cache.presample_cost_epochs, 0));
     if (r->of.cache.why[0])
         fprintf(out, "; chosen since %s", r->of.cache.why);
     fprintf(out, "\n");
+    print_held(out, &r->of);
 }
 
 static void print_blocks(FILE *out, const struct sl_read_report *r)

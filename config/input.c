@@ -147,13 +147,18 @@ int sl_config_choose_relation(const struct sl_config *c, struct sl_dataset *ds)
     uint32_t asked = t->linked;
     if (t->n_types == 0)
         return SL_OK;
-    if (c->task.relation[0])
-        SL_TRY(sl_config_relation("task.relation", t, c->task.relation, &asked));
+    if (c->task.relation[0]) {
+        struct sl_typed own = *t; // beside metapaths
+        own.relation += t->n_walked ? t->n_relations : 0;
+        own.n_relations = t->n_walked ? t->n_walked : t->n_relations;
+        SL_TRY(sl_config_relation("task.relation", &own, c->task.relation, &asked));
+        asked += t->n_walked ? t->n_relations : 0;
+    }
     if (asked == SL_NO_RELATION)
         return sl_fail(SL_EINVAL,
                        "task.relation: found nothing with data set '%s', whose graph has several "
                        "types, wanted the relation that is learned, such as \"%s\": name it",
-                       ds->path, sl_relation_text(t, 0).text);
+                       ds->path, sl_relation_text(t, t->n_walked ? t->n_relations : 0).text);
     if (asked != t->linked && has_lists(ds))
         return sl_fail(
             SL_EINVAL,
@@ -232,14 +237,16 @@ static int choose_lent_pairs(const struct sl_config *c, struct sl_dataset *ds)
     return SL_OK;
 }
 
-// Walks from seeds: of a type that some metapath begins with.
+// Walks from seeds: of a type that some metapath begins with. Those of links are of both ends'.
 static int check_beginnings(const struct sl_config *c, const struct sl_dataset *ds)
 {
     const struct sl_typed *t = &ds->typed;
-    const uint32_t seeds = sl_config_is_external(c) ? t->listed : 0;
+    const struct sl_relation *linked = sl_config_is_links(c) ? sl_dataset_linked(ds) : NULL;
+    const uint32_t seeds = linked ? linked->target : sl_config_is_external(c) ? t->listed : 0;
     bool some = t->n_walked == 0;
     for (uint32_t i = 0; i < t->n_relations && !some; i++)
-        some = t->relation[i].target == seeds;
+        some =
+            t->relation[i].target == seeds || (linked && t->relation[i].target == linked->source);
     if (some)
         return SL_OK;
     return sl_fail(SL_EINVAL,
@@ -252,6 +259,8 @@ int sl_config_choose_items(const struct sl_config *c, struct sl_dataset *dataset
 {
     SL_TRY(sl_config_check_types(c, dataset));
     SL_TRY(sl_config_choose_paths(c, dataset));
+    if (sl_config_is_links(c) && dataset->typed.n_types > 0)
+        SL_TRY(sl_config_choose_relation(c, dataset));
     SL_TRY(check_beginnings(c, dataset));
     if (sl_config_is_links(c))
         return sl_config_is_external(c) ? choose_lent_pairs(c, dataset) : choose_pairs(c, dataset);

@@ -102,12 +102,6 @@ static int check_walks(const struct sl_config *c, const struct sl_dataset *ds)
                        "such as {\"near\": [\"user -likes-> item\", \"item -liked_by-> user\"]}: "
                        "add it, or take another sampler.kind",
                        sl_sampler_words[c->sampler.kind], ds->path);
-    if (sl_config_is_links(c))
-        return sl_fail(
-            SL_EUNSUPPORTED,
-            "task.kind: found \"link\" with sampler.kind \"%s\" and data set '%s', whose "
-            "graph has several types, wanted \"node\": take another sampler.kind",
-            sl_sampler_words[c->sampler.kind], ds->path);
     return SL_OK;
 }
 

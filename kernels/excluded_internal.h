@@ -29,6 +29,14 @@ static inline struct sl_excluded_row sl_excluded_row(const struct sl_excluded *e
     return out;
 }
 
+// Step k of a hop's walks.
+static inline struct sl_walk_excluded sl_walk_excluded_of(const struct sl_khop_args *args,
+                                                          uint32_t k)
+{
+    return args->excluded_along ? args->excluded_along[k]
+                                : (struct sl_walk_excluded){args->excluded, args->map, args->rows};
+}
+
 // Where in the whole row the edge stands that is number x of those that are left.
 static inline uint32_t sl_excluded_place(struct sl_excluded_row out, uint32_t x)
 {

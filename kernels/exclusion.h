@@ -13,6 +13,13 @@ struct sl_excluded {
     const uint32_t *place;   // where in the vertex's list each stands, rising, none twice
 };
 
+// Of a step of a metapath: those of rows[0 .. of->n_rows), whose numbers `map` has. of NULL: none.
+struct sl_walk_excluded {
+    const struct sl_excluded *of;
+    const struct sl_idmap *map;
+    const uint32_t *rows;
+};
+
 // Edges that a batch is to predict and must not see: `pairs` as local ids.
 struct sl_target_edges {
     const uint32_t *pairs; // (n, 2)

@@ -80,7 +80,8 @@ struct sl_walk_path {
 // Global id -> local id, sized to a batch; opaque to callers of the table.
 struct sl_idmap;
 
-struct sl_excluded; // edges that a batch does not see: kernels/exclusion.h
+struct sl_excluded;      // edges that a batch does not see: kernels/exclusion.h
+struct sl_walk_excluded; // ... of a step of a metapath
 
 // One hop of sampling, fused with renumbering (FGNN 5.2, 7.3).
 struct sl_khop_args {
@@ -107,6 +108,8 @@ struct sl_khop_args {
     // Of kinds that count visits (SL_SAMPLER_VISITS):
     uint32_t paths, length; // walks of a row; how often each goes through `along`
     struct sl_walk_path along;
+    // (1 + along.more) in the place of `excluded`, which is of walks of one step; NULL: none
+    const struct sl_walk_excluded *excluded_along;
     float restart; // probability of going back to the row before each time but the first
     float *visits; // out (indices_capacity): how often each neighbour was met
 };

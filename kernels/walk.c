@@ -26,9 +26,9 @@ int sl_check_random_walk(const struct sl_khop_args *args)
             "%d, of which the first is by the rows' own lists",
             hop, args->along.more, SL_PATH_STEPS_MAX);
     if (args->along.more > 0 && args->excluded)
-        return sl_fail(SL_EUNSUPPORTED,
+        return sl_fail(SL_EINVAL,
                        "sampling hop %u by random walks: edges to leave out of a metapath of %u "
-                       "steps, wanted one step",
+                       "steps, wanted those of each step",
                        hop, 1 + args->along.more);
     const uint64_t steps = (uint64_t)args->length * (1 + args->along.more);
     if (steps > SL_WALK_GROUPS_MAX * 4 ||

@@ -29,8 +29,8 @@
  * Sixteen bits of group bound paths * ceil(length * m / 4) by 2^16. Rows of 2^32 - 1 neighbours or
  * more are refused.
  *
- * Excluded edges (struct sl_excluded) are no in-edges of any vertex that a path stands on: degree
- * and position are those of the list without them. They are of m = 1 alone.
+ * Excluded edges (struct sl_excluded; of a metapath those of each step) are no in-edges of any
+ * vertex that a path stands on: degree and position are those of the list without them.
  *
  * Local ids follow from first appearance, row by row in the order above.
  *

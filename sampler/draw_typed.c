@@ -238,12 +238,28 @@ static int find_rows(struct sl_typed_drawer *d, struct draw *r)
     return SL_OK;
 }
 
+// ... what each step of its metapath does not. False: there is nothing that they do not see.
+static bool excluded_along(const struct sl_typed_drawer *d, uint32_t relation,
+                           struct sl_walk_excluded out[SL_PATH_STEPS_MAX])
+{
+    const struct sl_typed *t = types_of(d);
+    const struct sl_relation *r = &t->relation[relation];
+    bool any = false;
+    for (uint32_t k = 0; k < r->n_steps; k++) {
+        const struct sl_typed_part *p = &d->part[t->relation[r->step[k]].target];
+        out[k] = (struct sl_walk_excluded){excluded_of(d, r->step[k]), p->map, nodes_of(p)};
+        any |= out[k].of != NULL;
+    }
+    return any;
+}
+
 // *n_edges: of all rows. SL_EAGAIN: there is no room for them.
 static int draw_rows(const struct sl_typed_drawer *d, const struct draw *r, uint64_t bound,
                      const struct sl_block *block, const struct sl_hop_room *room,
                      uint32_t *n_edges)
 {
     const struct sl_draw_plan *plan = r->plan;
+    struct sl_walk_excluded along[SL_PATH_STEPS_MAX];
     const struct sl_khop_args args = {
         .topology = &r->view,
         .seed = sl_rng_relation_seed(plan->seed, r->relation),
@@ -269,6 +285,7 @@ static int draw_rows(const struct sl_typed_drawer *d, const struct draw *r, uint
         .paths = plan->paths,
         .length = plan->length,
         .along = r->along,
+        .excluded_along = excluded_along(d, r->relation, along) ? along : NULL,
         .restart = r->restart,
         .visits = sl_draw_plan_has_visits(plan) ? room->second : NULL,
     };

@@ -20,7 +20,8 @@
  *
  * Target edges that the batch does not see (struct sl_target_edges) are those of the data set's
  * linked relation, and their reverses those of the relation that has them: both are looked up in
- * the seeds' lists before the first hop.
+ * the seeds' lists before the first hop. Of a metapath it is each step that does not see those of
+ * its relation.
  *
  * Disjoint batches are put together of their seeds' trees, each drawn as a batch of its own
  * (forest.h). With the time of a seed, relations that have times are drawn from what there was of

@@ -291,6 +291,9 @@ static void put_lists(const struct writer *w)
         {"relations",
          &sl_stats_relation_fields,
          {{"source", "source"}, {"name", "relation"}, {"target", "target"}}},
+        {"held",
+         &sl_stats_held_fields,
+         {{"worker", "worker"}, {"device", "device"}, {"type", "type"}}},
     };
     const struct sl_field *f;
     put_family(w->out, "gauge", "sluice_worker_up", "Whether a worker's process lives.");

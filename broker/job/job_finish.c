@@ -262,11 +262,36 @@ static void describe_nodes(struct sl_job *job, struct sl_report_totals *to)
     to->wires = sl_live_nodes_wire_list(&job->live.nodes);
 }
 
+// What caches hold at the end.
+static cJSON *list_held(const struct sl_job *job)
+{
+    const struct sl_typed *typed = &job->dataset.typed;
+    cJSON *list = cJSON_CreateArray();
+    for (uint32_t i = 0; i < job->workers.n; i++) {
+        const struct sl_pool_worker *w = &job->workers.list[i];
+        struct sl_stats_held held = {.worker = w->name,
+                                     .device = sl_placement_shown(&job->config, w->device)};
+        if (w->role != SL_ROLE_TRAINER ||
+            sl_split_duty(&job->split, w->role, w->device) == SL_DUTY_NONE)
+            continue;
+        for (uint32_t t = 0; t < typed->n_types; t++) {
+            if (!sl_type_figures_held(&job->arena, typed, w->device, t, &held))
+                continue;
+            cJSON *entry = cJSON_CreateObject();
+            sl_fields_write(&sl_stats_held_fields, &held, entry);
+            cJSON_AddItemToArray(list, entry);
+        }
+    }
+    return list;
+}
+
 static void describe_types(const struct sl_job *job, struct sl_report_totals *to)
 {
     to->typed = job->dataset.typed.n_types > 0;
     to->types = sl_typed_types_to_json(&job->dataset);
     to->relations = sl_typed_relations_to_json(&job->dataset);
+    to->holds = to->typed && sl_cache_keeps(job->config.cache.policy);
+    to->cache.held = to->holds ? list_held(job) : NULL;
     if (to->typed)
         sl_type_figures_add(&job->arena, &job->dataset.typed, to->types, to->relations);
 }
@@ -348,7 +373,7 @@ static int write_report(struct sl_job *job, const char *sha256)
     add_processes(job);
     job->report_text = sl_report_finish(&job->report, &job->config, &outcome);
     cJSON *const made[] = {outcome.totals.nodes, outcome.totals.wires, outcome.totals.types,
-                           outcome.totals.relations};
+                           outcome.totals.relations, outcome.totals.cache.held};
     for (size_t i = 0; i < SL_COUNT_OF(made); i++)
         cJSON_Delete(made[i]);
     if (!job->report_text)

@@ -340,6 +340,7 @@ int sl_job_prepare(struct sl_job *job)
     SL_TRY(sl_job_make_graph(job));
     job->split.need.n_nodes = job->dataset.n_nodes;
     job->split.need.row_bytes = sl_features_row_bytes(&job->dataset);
+    job->split.need.typed = job->dataset.typed.n_types > 0;
     const uint64_t available = sl_device_memory_available();
     job->split.available_bytes = available - SL_MIN(sl_job_rows_to_come(job), available);
     return job->options.over_nodes ? sl_job_nodes_start(job) : sl_job_start_workers(job);

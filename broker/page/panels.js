@@ -442,12 +442,13 @@ function plainTable(head, rows) {
       "table", {}, el("thead", {}, el("tr", {}, head.map((h) => el("th", {scope: "col"}, h)))),
       el("tbody", {}, rows.map((r) => el("tr", {}, r.map((x) => el("td", {}, String(x)))))));
 }
-// Of a graph of several types, where it is opened: what was gathered and drawn so far.
+// Of a graph of several types, where it is opened: what was gathered and drawn, and caches hold.
 function drawTypes() {
   const from = (job.over ? job.about?.report : shown()) || {}, types = from.types || [];
   $("types-card").hidden = !types.length;
   if (!types.length || !$("types-card").open) return;
   const relations = from.relations || [], all = sum(relations, (r) => r.sampled_edges || 0);
+  const held = (job.over ? from.cache?.held : from.held) || [];
   const of = (text, x) => known(x) ? text(x) : "–";
   $("types").replaceChildren(
       plainTable(
@@ -462,7 +463,12 @@ function drawTypes() {
           relations.map(
               (r) =>
                   [`${r.source} -${r.name}-> ${r.target}`, of(count, r.sampled_edges),
-                   all ? percent(r.sampled_edges / all) : "–"])));
+                   all ? percent(r.sampled_edges / all) : "–"])),
+      ...(held.length ?
+              [plainTable(
+                  ["held by", "type", "rows", "bytes"],
+                  held.map((h) => [h.worker, h.type, of(count, h.rows), of(bytes, h.bytes)]))] :
+              []));
 }
 function drawEpochs() {
   const list = epochsOf(), m = metricName();

@@ -106,10 +106,11 @@ int sl_budget_cache_rows(const struct sl_config *config, uint32_t device, enum s
     double most = (double)fits / (double)need->n_nodes;
     return sl_fail(SL_ENOMEM,
                    "cache.ratio: found %g, wanted at most %.4f on device %u: %llu of %llu "
-                   "vertices take %s, and %s are left of its memory beside a training step: set "
+                   "%s take %s, and %s are left of its memory beside a training step: set "
                    "cache.ratio to \"auto\" or lower, or give the device more memory",
                    config->cache.ratio, floor(most * 10000) / 10000, device,
                    (unsigned long long)wanted, (unsigned long long)need->n_nodes,
+                   need->typed ? "rows of the types' mean width" : "vertices",
                    sl_units_exact_bytes(a, wanted * need->row_bytes),
                    sl_units_exact_bytes(b, left));
 }

@@ -34,6 +34,7 @@ struct sl_budget_need {
     uint64_t step_bytes;     // trainer: peak of a training step
     uint64_t row_bytes;      // of one vertex's features in the store
     uint64_t n_nodes;
+    bool typed; // rows are of the types' mean width
 };
 
 // SL_OK when the device can hold a sampler; SL_ENOMEM with the numbers.

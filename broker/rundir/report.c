@@ -406,8 +406,8 @@ char *sl_report_finish(struct sl_report *r, const struct sl_config *config,
     cJSON *report = cJSON_CreateObject();
     sl_fields_write(&sl_report_fields, &t, report);
     char *text = sl_json_pages(report);
-    cJSON *made[] = {report,       t.config,      t.devices, t.cache.trainers,
-                     t.store.held, t.store.links, t.test};
+    cJSON *made[] = {report,       t.config,      t.devices,          t.cache.trainers,
+                     t.store.held, t.store.links, t.store.graph_held, t.test};
     for (size_t i = 0; i < SL_COUNT_OF(made); i++)
         cJSON_Delete(made[i]);
     return text;

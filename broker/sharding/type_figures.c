@@ -1,5 +1,6 @@
 #include "broker/sharding/type_figures.h"
 
+#include "common/arena/seat.h"
 #include "common/arena/type_counts.h"
 
 struct sl_stats_type sl_type_figures_of(const struct sl_arena *a, const struct sl_typed *typed,
@@ -25,6 +26,16 @@ struct sl_stats_relation sl_relation_figures_of(const struct sl_arena *a,
         .target = typed->type[r->target].name,
         .sampled_edges = (double)sl_type_counts_edges(a, relation),
     };
+}
+
+bool sl_type_figures_held(const struct sl_arena *a, const struct sl_typed *typed, uint32_t device,
+                          uint32_t type, struct sl_stats_held *out)
+{
+    const uint64_t rows = sl_type_counts_held(a, sl_seat_trainer(a, device), type);
+    out->type = typed->type[type].name;
+    out->rows = (double)rows;
+    out->bytes = (double)(rows * sl_type_row_bytes(&typed->type[type]));
+    return rows > 0;
 }
 
 void sl_type_figures_add(const struct sl_arena *a, const struct sl_typed *typed, cJSON *types,

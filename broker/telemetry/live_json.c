@@ -748,6 +748,26 @@ static void add_relations(const struct facts *f, const char *key, struct sl_json
     sl_json_close_array(w);
 }
 
+// Of a trainer that died the cache is gone.
+static void add_held(const struct facts *f, const char *key, struct sl_json_writer *w)
+{
+    const struct sl_typed *typed = &f->job->split->dataset->typed;
+    sl_json_open_array(w, key);
+    for (uint32_t i = 0; f->there && i < f->job->workers->n; i++) {
+        const struct sl_pool_worker *m = &f->job->workers->list[i];
+        struct sl_stats_held held = {.worker = m->name,
+                                     .device = sl_placement_shown(f->job->config, m->device)};
+        for (uint32_t t = 0; m->role == SL_ROLE_TRAINER && m->alive && t < typed->n_types; t++) {
+            if (!sl_type_figures_held(f->job->arena, typed, m->device, t, &held))
+                continue;
+            sl_json_open_object(w, NULL);
+            sl_json_add_fields(w, &sl_stats_held_fields, &held, NULL, NULL);
+            sl_json_close_object(w);
+        }
+    }
+    sl_json_close_array(w);
+}
+
 static double load_of(const struct facts *f)
 {
     double load = f->l->broker.load;
@@ -802,7 +822,7 @@ static void add_part(void *arg, const char *key, struct sl_json_writer *w)
     } parts[] = {
         {"devices", add_devices}, {"workers", add_workers},     {"histograms", add_histograms},
         {"links", add_links},     {"nodes", add_nodes},         {"wires", add_wires},
-        {"types", add_types},     {"relations", add_relations},
+        {"types", add_types},     {"relations", add_relations}, {"held", add_held},
     };
     const struct line *l = arg;
     if (strcmp(key, "stages") == 0)

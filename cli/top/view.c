@@ -132,6 +132,9 @@ static void draw_results(const struct sl_stats *s, struct sl_area a)
                  sl_view_count(s->trainers));
     if (x + 2 + sl_text_columns(right) <= a.w)
         sl_area_right(a, 0, SL_STYLE_BOLD, right);
+    const char *linked = s->metric.relation ? s->metric.relation : "";
+    if (*linked && x + 7 + sl_text_columns(linked) + sl_text_columns(right) <= a.w)
+        sl_area_printf(a, x + 2, 0, SL_STYLE_DIM, "of %s", linked);
 }
 
 // How a job ended stands there as a whole: it ends in what to do.

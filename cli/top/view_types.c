@@ -1,12 +1,15 @@
 /*
- * view_types.c - of a graph of several types: the rows of each type that trainers gather, and the
- * edges of each relation that samplers draw.
+ * view_types.c - of a graph of several types: the rows of each type that trainers gather, the edges
+ * of each relation that samplers draw, and what trainers' caches hold of each type.
  *
  *   type                    rows    per s   hits  cache/s  store/s
  *   paper                   1.2M      12k   52 %   1.2 MiB  1.1 MiB
  *
  *   relation               edges    per s  share
  *   author -writes-> paper  8.1M      90k   41 %
+ *
+ *   held by                           rows    bytes
+ *   trainer 0: paper                   60k  7.3 MiB
  */
 #include <math.h>
 #include <stdio.h>
@@ -14,7 +17,7 @@
 #include "common/text/units.h"
 #include "cli/top/view_internal.h"
 
-enum { NUMBER = 9, NUMBERS = 5, HEADINGS = 3 }; // two of titles, and an empty row
+enum { NUMBER = 9, NUMBERS = 5, HEADING = 2 }; // an empty row and one of titles
 
 static void draw_titles(struct sl_area a, const char *name, const char *const titles[NUMBERS])
 {
@@ -62,26 +65,57 @@ static void draw_relation(const struct sl_top_model *m, size_t i, double all, st
     draw_row(a, SL_SAMPLERS_STYLE, name, n);
 }
 
-// Row `i` of all: types below their titles, an empty row, relations below theirs.
+static void draw_held(const struct sl_top_model *m, size_t i, struct sl_area a)
+{
+    const struct sl_stats_held *now = &m->stats.held[i];
+    char n[NUMBERS][SL_UNITS_BYTES] = {"", "", ""}, name[256];
+    snprintf(name, sizeof name, "%.100s: %.127s", now->worker, now->type);
+    sl_units_brief_count(n[3], now->rows);
+    sl_units_brief_bytes(n[4], now->bytes);
+    draw_row(a, SL_TRAINERS_STYLE, name, n);
+}
+
+// Rows of all: types below their titles, an empty row, relations below theirs, and so on.
+static int rows_of(const struct sl_stats *s)
+{
+    return 1 + (int)(s->n_types + HEADING + s->n_relations + (s->n_held ? HEADING : 0) + s->n_held);
+}
+
+// With links, and metapaths in the place of relations, it says of which relation the pairs are.
+static void draw_relation_titles(const struct sl_top_model *m, struct sl_area a)
+{
+    static const char *const titles[NUMBERS] = {"", "", "edges", "per s", "share"};
+    const char *linked = m->stats.metric.relation ? m->stats.metric.relation : "";
+    char name[512] = "relation";
+    if (*linked)
+        snprintf(name, sizeof name, "relation (pairs are of %.400s)", linked);
+    draw_titles(a, name, titles);
+}
+
 static void draw_any(const struct sl_top_model *m, size_t i, double all, struct sl_area a)
 {
     static const char *const of_types[NUMBERS] = {"rows", "per s", "hits", "cache/s", "store/s"};
-    static const char *const of_relations[NUMBERS] = {"", "", "edges", "per s", "share"};
-    const size_t types = m->stats.n_types;
+    static const char *const of_held[NUMBERS] = {"", "", "", "rows", "bytes"};
+    const size_t relations = m->stats.n_types + HEADING; // their titles
+    const size_t held = relations + m->stats.n_relations + HEADING;
     if (i == 0)
         draw_titles(a, "type", of_types);
-    else if (i <= types)
+    else if (i <= m->stats.n_types)
         draw_type(m, i - 1, a);
-    else if (i == types + 2)
-        draw_titles(a, "relation", of_relations);
-    else if (i > types + 2)
-        draw_relation(m, i - types - HEADINGS, all, a);
+    else if (i == relations)
+        draw_relation_titles(m, a);
+    else if (i > relations && i + HEADING <= held)
+        draw_relation(m, i - relations - 1, all, a);
+    else if (i == held)
+        draw_titles(a, "held by", of_held);
+    else if (i > held)
+        draw_held(m, i - held - 1, a);
 }
 
 void sl_view_types(struct sl_top_model *m, struct sl_area a)
 {
     const struct sl_stats *s = &m->stats;
-    const int rows = (int)(s->n_types + s->n_relations) + HEADINGS;
+    const int rows = rows_of(s);
     double all = 0;
     for (size_t i = 0; i < s->n_relations; i++)
         all += s->relations[i].sampled_edges > 0 ? s->relations[i].sampled_edges : 0;

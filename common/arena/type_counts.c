@@ -10,7 +10,7 @@ enum { LINE_BYTES = 64 };
 typedef _Atomic uint64_t counter;
 
 struct type_counters {
-    counter rows, hits, hit_bytes, miss_bytes;
+    counter rows, hits, hit_bytes, miss_bytes, held;
 };
 
 // Of a seat: its types' counters, then its relations'.
@@ -67,6 +67,17 @@ void sl_type_counts_add_rows(const struct sl_arena *a, uint32_t seat, uint32_t t
     add(&to->hits, rows->hits);
     add(&to->hit_bytes, rows->hit_bytes);
     add(&to->miss_bytes, rows->miss_bytes);
+}
+
+void sl_type_counts_hold(const struct sl_arena *a, uint32_t seat, uint32_t type, uint64_t rows)
+{
+    if (a->h->spec.n_types > 0)
+        atomic_store_explicit(&types_of(a, seat)[type].held, rows, memory_order_relaxed);
+}
+
+uint64_t sl_type_counts_held(const struct sl_arena *a, uint32_t seat, uint32_t type)
+{
+    return a->h->spec.n_types > 0 ? look(&types_of(a, seat)[type].held) : 0;
 }
 
 uint64_t sl_type_counts_edges(const struct sl_arena *a, uint32_t relation)

@@ -1,10 +1,11 @@
 /*
  * type_counts.h - of a graph of several types (common/data/typed.h): the edges that samplers have
- * drawn of each relation, and the rows of each type that trainers have gathered.
+ * drawn of each relation, and the rows of each type that trainers have gathered, and hold.
  *
  * Each seat has counters of its own, added to once a batch; who reads takes the sum over seats.
  * They are the seat's: whoever sits down next goes on with them. What is drawn or gathered again,
- * after a death or an eviction, counts again. An arena whose spec has no types counts nothing.
+ * after a death or an eviction, counts again. What a trainer's cache holds is told anew by whoever
+ * fills it, and stays when its worker leaves. An arena whose spec has no types counts nothing.
  */
 #ifndef SL_ARENA_TYPE_COUNTS_H
 #define SL_ARENA_TYPE_COUNTS_H
@@ -30,6 +31,9 @@ void sl_type_counts_add_edges(const struct sl_arena *a, uint32_t seat,
 // Trainer: rows of a batch.
 void sl_type_counts_add_rows(const struct sl_arena *a, uint32_t seat, uint32_t type,
                              const struct sl_type_count *rows);
+// Trainer: rows of a type that the seat's cache holds now.
+void sl_type_counts_hold(const struct sl_arena *a, uint32_t seat, uint32_t type, uint64_t rows);
+uint64_t sl_type_counts_held(const struct sl_arena *a, uint32_t seat, uint32_t type);
 
 // Sums over all seats. `relation` and `type` are the graph's.
 uint64_t sl_type_counts_edges(const struct sl_arena *a, uint32_t relation);

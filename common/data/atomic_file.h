@@ -1,9 +1,11 @@
 /*
  * atomic_file.h - files that appear whole or not at all.
  *
- * The bytes go to a temporary file in the target's directory (a hidden name ending in ".tmp");
- * commit does fsync, rename and fsync of the directory, so after a crash at any instant the target
- * is the old file or the new one, never a mixture.
+ * The bytes go to a file without a name in the target's directory, so that a killed writer leaves
+ * nothing there; commit does fsync, gives it a hidden name ending in ".tmp", renames it and does
+ * fsync of the directory, so after a crash at any instant the target is the old file or the new
+ * one, never a mixture. On a file system that has no files without a name it has the hidden one
+ * from the beginning.
  */
 #ifndef SL_DATA_ATOMIC_FILE_H
 #define SL_DATA_ATOMIC_FILE_H
@@ -13,8 +15,8 @@
 
 struct sl_atomic_file {
     int fd;          // of the temporary file; the caller may write, pwrite and mmap it
-    char *path;      // final name (owned)
-    char *temp_path; // NULL = not open
+    char *path;      // final name (owned); NULL = not open
+    char *temp_path; // NULL = it has none yet
 };
 
 /*

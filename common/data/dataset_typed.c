@@ -75,7 +75,7 @@ uint32_t sl_typed_relation_named(const struct sl_typed *t, const char *name, uin
 uint32_t sl_typed_reverse(const struct sl_typed *t, uint32_t relation)
 {
     uint32_t found = t->relation[relation].reverse_of;
-    for (uint32_t r = 0; r < t->n_relations && found == SL_NO_RELATION; r++)
+    for (uint32_t r = 0; r < t->n_relations + t->n_walked && found == SL_NO_RELATION; r++)
         if (t->relation[r].reverse_of == relation)
             found = r;
     const struct sl_relation *r = &t->relation[relation];

@@ -37,6 +37,11 @@ static cJSON *relation_to_json(const struct sl_typed *t, uint32_t i)
     cJSON_AddNumberToObject(o, "edges", (double)r->n_edges);
     cJSON_AddNumberToObject(o, "first_row", (double)r->first_row);
     cJSON_AddNumberToObject(o, "first_edge", (double)r->first_edge);
+    if (r->feat) {
+        cJSON_AddNumberToObject(o, "edge_feat_dim", r->feat_dim);
+        cJSON_AddStringToObject(o, "edge_feat_dtype", sl_npy_dtype_name(r->feat_dtype));
+        cJSON_AddNumberToObject(o, "edge_feature_bytes", (double)sl_relation_feature_bytes(r));
+    }
     if (r->reverse_of != SL_NO_RELATION)
         cJSON_AddStringToObject(o, "reverse_of", t->relation[r->reverse_of].name);
     cJSON *steps = r->n_steps ? cJSON_AddArrayToObject(o, "metapath") : NULL;

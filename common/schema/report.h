@@ -18,6 +18,7 @@
 #define SL_TAG(name)            .tag = name
 #define SL_IF(record, flag)     .given = 1 + offsetof(struct record, flag)
 #define SL_IF_CACHES            SL_IF(sl_report_totals, caches)
+#define SL_IF_HOLDS             SL_IF(sl_report_totals, holds)
 #define SL_IF_WALKS             SL_IF(sl_report_totals, walks)
 #define SL_IF_READS             SL_IF(sl_report_totals, reads)
 #define SL_IF_GPUS              SL_IF(sl_report_totals, gpus)
@@ -42,6 +43,7 @@
     X(cache., REAL, presample_cost_epochs, SL_IF_CACHES) X(cache., REAL, hit_rate, SL_IF_CACHES) \
     X(cache., REAL, optimal_hit_rate, SL_IF(sl_report_totals, has_optimal)) \
     X(cache., NOTE, why) /* "auto" became this policy */ \
+    X(cache., TREE, held, SL_IF_HOLDS) /* of each type; of stats.h */ \
     END(cache) \
     BEGIN() \
     X(switching., WHOLE, switches) X(switching., WHOLE, batches) \
@@ -244,7 +246,7 @@ struct sl_report_epoch {
 struct sl_report_totals {
     SL_REPORT(SL_MEMBER, SL_MEMBER_BEGIN, SL_MEMBER_END, SL_MEMBER_NONE)
     bool caches, has_optimal, walks, reads, gpus, gpu_samples, lends, lends_graph, lent,
-        several_nodes, widens, typed;
+        several_nodes, widens, typed, holds;
 };
 
 extern const struct sl_fields sl_report_fields, sl_report_epoch_fields;

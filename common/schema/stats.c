@@ -25,6 +25,7 @@ const enum sl_live_stage sl_stats_histograms[SL_STATS_HISTOGRAMS] = {
 #define OF_WIRE(...)     SL_FIELD(sl_stats_wire, __VA_ARGS__)
 #define OF_TYPE(...)     SL_FIELD(sl_stats_type, __VA_ARGS__)
 #define OF_RELATION(...) SL_FIELD(sl_stats_relation, __VA_ARGS__)
+#define OF_HELD(...)     SL_FIELD(sl_stats_held, __VA_ARGS__)
 
 static const struct sl_field line_fields[] = {
     SL_STATS(OF_LINE, SL_MEMBER_NONE, SL_MEMBER_NONE, SL_FIELD_NULLABLE, SL_FIELD_BY_HAND)};
@@ -38,6 +39,7 @@ static const struct sl_field wire_fields[] = {SL_STATS_WIRE(OF_WIRE)};
 static const struct sl_field type_fields[] = {SL_STATS_TYPE(OF_TYPE)};
 static const struct sl_field type_counts[] = {SL_STATS_TYPE_COUNTS(OF_TYPE)};
 static const struct sl_field relation_fields[] = {SL_STATS_RELATION(OF_RELATION)};
+static const struct sl_field held_fields[] = {SL_STATS_HELD(OF_HELD)};
 static const struct sl_field relation_counts[] = {SL_STATS_RELATION_COUNTS(OF_RELATION)};
 
 const struct sl_fields sl_stats_fields = SL_FIELDS(line_fields);
@@ -51,6 +53,7 @@ const struct sl_fields sl_stats_wire_fields = SL_FIELDS(wire_fields);
 const struct sl_fields sl_stats_type_fields = SL_FIELDS(type_fields);
 const struct sl_fields sl_stats_type_counts = SL_FIELDS(type_counts);
 const struct sl_fields sl_stats_relation_fields = SL_FIELDS(relation_fields);
+const struct sl_fields sl_stats_held_fields = SL_FIELDS(held_fields);
 const struct sl_fields sl_stats_relation_counts = SL_FIELDS(relation_counts);
 
 bool sl_stats_link_is_peer(const struct sl_stats_link *link)
@@ -104,8 +107,9 @@ static int take_lists(const cJSON *line, struct sl_stats *s)
     TAKE_LIST(s, line, wires, sl_stats_wire_fields, SL_STATS_WIRES_MAX);
     TAKE_LIST(s, line, types, sl_stats_type_fields, SL_STATS_TYPES_MAX);
     TAKE_LIST(s, line, relations, sl_stats_relation_fields, SL_STATS_RELATIONS_MAX);
+    TAKE_LIST(s, line, held, sl_stats_held_fields, SL_STATS_HELD_MAX);
     if (!s->devices || !s->workers || !s->links || !s->nodes || !s->wires || !s->types ||
-        !s->relations)
+        !s->relations || !s->held)
         return sl_fail(SL_ENOMEM, "no memory for %d workers in a view",
                        cJSON_GetArraySize(sl_json_at(line, "workers")));
     cJSON_ArrayForEach(item, sl_json_at(line, "devices"))
@@ -168,5 +172,6 @@ void sl_stats_fini(struct sl_stats *s)
     free(s->wires);
     free(s->types);
     free(s->relations);
+    free(s->held);
     *s = (struct sl_stats){0};
 }

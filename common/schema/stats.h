@@ -144,7 +144,8 @@
     PART(nodes) \
     PART(wires) \
     PART(types) \
-    PART(relations)
+    PART(relations) \
+    PART(held)
 
 #define SL_STATS_DEVICE(X, PART) \
     X(, WHOLE, index, SL_JSON) X(, TEXT, kind, SL_JSON) X(, TEXT, name, SL_JSON) \
@@ -258,6 +259,12 @@
     X(, TEXT, source, SL_JSON) X(, TEXT, name, SL_JSON) X(, TEXT, target, SL_JSON) \
     SL_STATS_RELATION_COUNTS(X)
 
+// What a trainer's cache holds of a type. In the report, too.
+#define SL_STATS_HELD(X) \
+    X(, TEXT, worker, SL_JSON) X(, WHOLE, device, SL_JSON) X(, TEXT, type, SL_JSON) \
+    X(, WHOLE, rows, SL_GAUGE(1, held_rows, "Rows of a type that a trainer's cache holds.")) \
+    X(, WHOLE, bytes, SL_GAUGE(2, held_bytes, "Bytes of these rows."))
+
 #define SL_STATS_STAGE(X) \
     X(, REAL, busy, \
       SL_GAUGE(1, stage_busy_ratio, \
@@ -298,6 +305,10 @@ struct sl_stats_relation {
     SL_STATS_RELATION(SL_MEMBER)
 };
 
+struct sl_stats_held {
+    SL_STATS_HELD(SL_MEMBER)
+};
+
 struct sl_stats_stage {
     SL_STATS_STAGE(SL_MEMBER)
 };
@@ -328,6 +339,7 @@ enum {
     SL_STATS_WIRES_MAX = SL_STATS_WIRED_MAX * (SL_STATS_WIRED_MAX - 1),
     SL_STATS_TYPES_MAX = 256,
     SL_STATS_RELATIONS_MAX = 4096,
+    SL_STATS_HELD_MAX = 8192,
 };
 extern const enum sl_live_stage sl_stats_histograms[SL_STATS_HISTOGRAMS];
 
@@ -345,14 +357,15 @@ struct sl_stats {
     struct sl_stats_wire *wires;         // (n_wires), owned
     struct sl_stats_type *types;         // (n_types), owned; none of a plain graph
     struct sl_stats_relation *relations; // (n_relations), owned
-    size_t n_devices, n_workers, n_links, n_nodes, n_wires, n_types, n_relations, n_buckets;
+    struct sl_stats_held *held;          // (n_held), owned
+    size_t n_devices, n_workers, n_links, n_nodes, n_wires, n_types, n_relations, n_held, n_buckets;
     double le[SL_STATS_BUCKETS_MAX]; // n_buckets - 1 upper edges in seconds; the last is open
     double counts[SL_STATS_HISTOGRAMS][SL_STATS_BUCKETS_MAX];
 };
 
 extern const struct sl_fields sl_stats_fields, sl_stats_device_fields, sl_stats_worker_fields,
     sl_stats_stage_fields, sl_stats_link_fields, sl_stats_node_fields, sl_stats_wire_fields,
-    sl_stats_type_fields, sl_stats_relation_fields;
+    sl_stats_type_fields, sl_stats_relation_fields, sl_stats_held_fields;
 // Of struct sl_stats_node what the report has: without what it does now.
 extern const struct sl_fields sl_stats_node_totals;
 // ... and what it has of a type and of a relation beside their names.

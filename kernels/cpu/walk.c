@@ -70,6 +70,8 @@ struct walks {
     uint32_t at[WALKERS];       // (PATHS, ROWS) vertex, or NOBODY
     uint64_t position[WALKERS]; // of the id to move to
     uint32_t move_words[4 * WALKERS], restart_words[4 * WALKERS];
+    struct sl_walk_excluded excluded[SL_PATH_STEPS_MAX]; // (1 + more)
+    bool has_excluded;                                   // of any step
     // A bit for each hash of a vertex with excluded edges: the map is asked about those alone.
     uint64_t excludes[(1 << EXCLUDE_BITS) / 64];
 };
@@ -111,22 +113,29 @@ static int take_scratch(struct walks *w)
 
 static void note_excluded(struct walks *w)
 {
-    const struct sl_excluded *excluded = w->args->excluded;
-    memset(w->excludes, 0, sizeof w->excludes);
-    for (uint32_t row = 0; row < excluded->n_rows; row++) {
-        const uint32_t at = sl_idmap_hash(w->args->rows[row], 32 - EXCLUDE_BITS);
-        const uint64_t has = excluded->offsets[row + 1] > excluded->offsets[row];
-        w->excludes[at / 64] |= has << (at % 64);
+    w->has_excluded = false;
+    for (uint32_t k = 0; k <= w->args->along.more; k++) {
+        w->excluded[k] = sl_walk_excluded_of(w->args, k);
+        const struct sl_excluded *of = w->excluded[k].of;
+        if (of && !w->has_excluded)
+            memset(w->excludes, 0, sizeof w->excludes);
+        w->has_excluded |= of != NULL;
+        for (uint32_t row = 0; of && row < of->n_rows; row++) {
+            const uint32_t at = sl_idmap_hash(w->excluded[k].rows[row], 32 - EXCLUDE_BITS);
+            const uint64_t has = of->offsets[row + 1] > of->offsets[row];
+            w->excludes[at / 64] |= has << (at % 64);
+        }
     }
 }
 
-// Those of a vertex that a path stands on.
-SL_INLINE struct sl_excluded_row excluded_of(const struct walks *w, uint32_t vertex)
+// Those of a vertex that a path stands on, before step k.
+SL_INLINE struct sl_excluded_row excluded_of(const struct walks *w, uint32_t k, uint32_t vertex)
 {
     const uint32_t at = sl_idmap_hash(vertex, 32 - EXCLUDE_BITS);
+    const struct sl_walk_excluded *of = &w->excluded[k];
     uint32_t row;
-    if ((w->excludes[at / 64] >> (at % 64) & 1) && sl_idmap_lookup(w->args->map, vertex, &row))
-        return sl_excluded_row(w->args->excluded, row);
+    if ((w->excludes[at / 64] >> (at % 64) & 1) && of->of && sl_idmap_lookup(of->map, vertex, &row))
+        return sl_excluded_row(of->of, row);
     return (struct sl_excluded_row){0};
 }
 
@@ -169,7 +178,7 @@ SL_INLINE int choose(struct walks *w, uint32_t row, uint32_t n, uint32_t path, u
             if (__builtin_expect(degree >= UINT32_MAX, 0))
                 return sl_walk_fail_degree(w->args, at, degree);
             const struct sl_excluded_row out =
-                excludes ? excluded_of(w, at) : (struct sl_excluded_row){0};
+                excludes ? excluded_of(w, k, at) : (struct sl_excluded_row){0};
             degree -= out.n;
             if (degree == 0) {
                 w->at[i] = NOBODY;
@@ -226,8 +235,8 @@ SL_INLINE int walk(struct walks *w, uint32_t row, uint32_t n)
         for (uint32_t step = 0; step < args->length * each; step++) {
             if ((step & 3) == 0)
                 draw_words(w, row, path, n_paths, step);
-            SL_TRY(args->excluded ? choose(w, row, n, path, n_paths, step, true)
-                                  : choose(w, row, n, path, n_paths, step, false));
+            SL_TRY(w->has_excluded ? choose(w, row, n, path, n_paths, step, true)
+                                   : choose(w, row, n, path, n_paths, step, false));
             if (step % each == args->along.more)
                 move(w, row, n, path, n_paths, step, true);
             else
@@ -348,8 +357,7 @@ SL_SIMD(int, sample, (const struct sl_khop_args *args), (args))
     w.take_max = args->fanout < 0 ? w.steps : (uint32_t)SL_MIN(args->fanout, (int64_t)w.steps);
     w.n_edges = sl_khop_first_edge(args);
     SL_TRY(take_scratch(&w));
-    if (args->excluded)
-        note_excluded(&w);
+    note_excluded(&w);
     prefetch_rows(args, args->first_row);
     for (uint64_t row = args->first_row; row < args->n_dst; row += ROWS) {
         uint32_t n = (uint32_t)SL_MIN((uint64_t)ROWS, args->n_dst - row), n_chosen = 0;

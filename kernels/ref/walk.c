@@ -50,8 +50,9 @@ static int walk_path(const struct sl_khop_args *args, uint32_t i, uint32_t p, st
             return sl_walk_fail_degree(args, at, degree);
         uint32_t row;
         struct sl_excluded_row out = {0};
-        if (sl_idmap_lookup(args->map, at, &row)) // of others none are excluded
-            out = sl_excluded_row(args->excluded, row);
+        const struct sl_walk_excluded excluded = sl_walk_excluded_of(args, k);
+        if (excluded.of && sl_idmap_lookup(excluded.map, at, &row)) // of others none are excluded
+            out = sl_excluded_row(excluded.of, row);
         degree -= out.n;
         if (degree == 0)
             return SL_OK;

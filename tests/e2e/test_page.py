@@ -237,8 +237,9 @@ def test_the_report_is_drawn_without_a_server(box):
 
 
 def test_types_are_drawn_where_they_are_opened(box):
-    config = typed_job(box, epochs=1)
+    config = typed_job(box, epochs=1, cache={"policy": "degree", "ratio": 0.5})
     report = box.run(config)[1]
+    held = report["cache"]["held"]
     html = box.path("out.html")
     box.sluice("report", config["output"], "--html", "--out", html).ok()
     with Browser(box) as browser:
@@ -248,8 +249,11 @@ def test_types_are_drawn_where_they_are_opened(box):
         assert browser.value(f"{card}.hidden === false && {card}.open === false")
         assert browser.value(f"document.querySelectorAll({rows}).length") == 0
         browser.value(f"{card}.open = true")
-        browser.until(f"document.querySelectorAll({rows}).length === 3 + 6", "types, relations")
+        lines = 3 + 6 + len(held)
+        browser.until(f"document.querySelectorAll({rows}).length === {lines}", "types, relations")
         drawn = browser.value(f"[...document.querySelectorAll({rows})].map((e) => e.innerText)")
+        holder, of, n, _ = drawn[9].split("\t")
+        assert [holder, of, int(n)] == [held[0][key] for key in ("worker", "type", "rows")], drawn
         assert drawn[1].split("\t")[0] == "author" and drawn[1].split("\t")[2:] == [
             "0 %", "0 B", "0 B"], drawn
         edges = [r["sampled_edges"] for r in report["relations"]]

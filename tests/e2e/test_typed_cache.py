@@ -1,6 +1,8 @@
 """Trainers' own caches on graphs with types: rows of several widths, those that save most a byte;
 the same results as without, and hits by type."""
 
+import re
+
 from harness import cases, fingerprint, whole
 from test_typed_store import TIGHT, trained, wide
 
@@ -19,6 +21,28 @@ def counted(report):
         assert t["hit_bytes"] == t["hits"] * WIDTHS[name], t
         assert t["hit_bytes"] + t["miss_bytes"] == t["input_nodes"] * WIDTHS[name], t
     return types
+
+
+def said_last(box, name, worker):
+    """Rows that this worker said last that its cache holds in all."""
+    log = box.path(f"runs/{name}/log/{worker.replace(' ', '-')}.log")
+    with open(log, encoding="utf-8") as f:
+        return int(re.findall(r"feature cache: (\d+) of \d+ rows", f.read())[-1])
+
+
+def held(box, report, name, slack=None):
+    """What caches hold of each type is what each holds, and all that it may: the next row by
+    benefit has no room."""
+    features = sum(t["feature_bytes"] for t in report["types"])
+    width = {t["name"]: t["feature_bytes"] // t["count"] for t in report["types"]}
+    for cache in report["cache"]["trainers"]:
+        of = {h["type"]: h for h in report["cache"]["held"] if h["worker"] == cache["worker"]}
+        assert all(h["device"] == cache["device"] for h in of.values()), of
+        assert all(h["bytes"] == h["rows"] * width[t] > 0 for t, h in of.items()), of
+        assert sum(h["rows"] for h in of.values()) == said_last(box, name, cache["worker"]), of
+        total = sum(h["bytes"] for h in of.values())
+        room = min(cache["bytes"], features) - total
+        assert 0 <= room < (slack or max(width.values())), (of, cache, features)
 
 
 POLICIES = {
@@ -57,9 +81,14 @@ def kept(box, policy):
             assert hits > 0 and (full or misses > 0), e
     assert not full or found["epochs"][-1]["cache"]["misses"] == 0, found["epochs"][-1]
     assert found["cache"]["trainers"], found["cache"]
-    for held in found["cache"]["trainers"]:
+    for cached in found["cache"]["trainers"]:
         most = features if full else cache["ratio"] * features
-        assert 0.9 * most <= held["bytes"] <= 1.01 * most, (held, most)
+        assert 0.9 * most <= cached["bytes"] <= 1.01 * most, (cached, most)
+    held(box, found, policy)
+    one = found["cache"]["held"][0]
+    said = box.sluice("report", f"runs/{policy}").ok().out
+    assert "% of the features, " in said, said
+    assert f"{one['worker']} holds {one['rows']:,} rows of {one['type']} (" in said, said
     if policy == "presc":
         last = found["epochs"][-1]["cache"]
         assert 0 < last["hit_rate"] <= last["optimal_hit_rate"] + 0.1, last

@@ -61,6 +61,25 @@ def papers(box, mark="float32"):
     return box.shared_folder(f"papers-of-edges-{mark}", make)
 
 
+def test_inspect_tells_features_of_edges(box):
+    """Their width, type and bytes by relation; of a set without there is no word of them."""
+    found = box.sluice("inspect", papers(box), "-o", "json").ok().json()["relations"]
+    told = [[r[key] for key in ("name", "edge_feat_dim", "edge_feat_dtype", "edge_feature_bytes")]
+            for r in found]  # fmt: skip
+    n = PAPERS * WRITERS
+    assert told == [["writes", 3, "float32", 12 * n], ["by", 1, "float32", 4 * n]], told
+    said = box.sluice("inspect", papers(box)).ok().out
+    assert "3 x float32" in said and "1 x float32" in said, said
+    bare = box.path("bare")
+    shutil.copytree(papers(box), bare)
+    os.remove(f"{bare}/{FEAT}")
+    found = box.sluice("inspect", bare, "-o", "json").ok().json()["relations"]
+    assert ["edge_feat_dim" in r for r in found] == [False, True], found
+    os.rename(f"{bare}/edge_feat.paper.by.author.npy", f"{bare}/edge_feat.npy")  # of no relation
+    found = box.sluice("inspect", bare, "-o", "json").ok().json()["relations"]
+    assert not any("edge_feat_dim" in r for r in found), found
+
+
 def job(box, dataset=None, **changes):
     model = {"kind": "rgat", "layers": 2, "hidden": 16, "heads": 2, "edge_features": True,
              "activation": "leaky_relu", "dropout": 0.1, "attention_dropout": 0}

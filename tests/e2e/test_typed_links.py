@@ -120,6 +120,36 @@ def test_learns_which_pairs_are_linked(box, relation):
     assert abs(auc(box, "runs/job", relation) - report["test"]["roc_auc"]) < 0.05
 
 
+def test_learns_by_walks(box):
+    """Over the relation that is learned, both ways, which the pairs of a batch are taken out of."""
+    report = trained(box, "job", epochs=8, **WAYS["walks"])
+    assert report["test"]["roc_auc"] > 0.75, report["test"]
+    assert abs(auc(box, "runs/job", LIKES) - report["test"]["roc_auc"]) < 0.05
+    assert {r["name"] for r in report["relations"]} == set(ALONG["metapaths"]), report["relations"]
+    assert report["pair_relation"] == LIKES, report
+    digests = [trained(box, exclude, epochs=1, digest=True, **WAYS["walks"],
+                       task={"kind": "link", "dim": 12, "exclude": exclude})["samples_digest"]
+               for exclude in ("reverse", "self", "none")]  # fmt: skip
+    assert len(set(digests)) == 3, digests
+
+
+@whole
+@cases("wider", "hard", "other way")
+def test_walks_go_with_the_rest(box, way):
+    """The same bits for other splits, and of either relation."""
+    task = {"kind": "link", "dim": 12}
+    more = {
+        "wider": {KEY: True},
+        "hard": {"task": {**WAYS["hard"]["task"], "relation": "likes"}},
+        "other way": {"dataset": tastes(box, LIKED_BY), "task": {**task, "relation": LIKED_BY}},
+    }[way]
+    found = [trained(box, f"t{n}", allocation={"samplers": n, "trainers": n},
+                     **{"updates.batches_per_update": 2, **WAYS["walks"], **more})
+             for n in (1, 2)]  # fmt: skip
+    assert fingerprint(found[0]) == fingerprint(found[1])
+    assert values(found[0]["test"]) == values(found[1]["test"])
+
+
 def test_figures_name_their_relation(box):
     """In the line of a job that runs, as in its report and in what it ends with."""
     name = box.unique("named")
@@ -137,7 +167,12 @@ def test_figures_name_their_relation(box):
     assert "pair_relation" not in report and "relation" not in result.ok().out
 
 
+# Both ways over the relation that is learned, from either end, and to the other end.
+ALONG = {"kind": "walk", "fanout": [5, 5], "batch_size": 256, "paths": 8, "length": 2,
+         "metapaths": {"near": ["likes", "liked_by"], "same": ["liked_by", "likes"],
+                       "of": ["likes"], "to": ["liked_by"]}}
 WAYS = {
+    "walks": {"sampler": ALONG},
     "dot": {},
     "mlp": {"task": {"kind": "link", "decoder": "mlp", "loss": "bpr", "negatives": "degree",
                      "per_positive": 2}, "sampler.expand": "all"},
@@ -168,6 +203,11 @@ def same_bits(box, way):
 
 @cases("dot")
 def test_same_bits_for_every_split_and_death(box, way):
+    same_bits(box, way)
+
+
+@cases("walks")
+def test_same_bits_of_walks(box, way):
     same_bits(box, way)
 
 
@@ -203,6 +243,10 @@ def test_learned_rows_tell_what_features_told(box):
     split = {"samplers": 2, "trainers": 2}
     report = trained(box, "job", epochs=8, allocation=split, **changes)
     assert report["test"]["roc_auc"] > 0.7, report["test"]
+    said = box.sluice("import-weights", "runs/job/model.safetensors", "--job", "job.json", "--out",
+                      "runs/again")  # fmt: skip
+    refused(box, said, "features.kind", '"both"', "of type user of data set", '"file"',
+            output="runs/again")  # fmt: skip
 
 
 def without_users(box):

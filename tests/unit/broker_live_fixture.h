@@ -94,7 +94,8 @@ static inline void setup_nodes(void)
 
 static inline void setup_typed(void)
 {
-    static struct sl_vertex_type types[] = {{.name = "paper"}, {.name = "author"}};
+    static struct sl_vertex_type types[] = {
+        {.name = "paper"}, {.name = "author", .feat_dim = 3, .feat_dtype = SL_DTYPE_F32}};
     static struct sl_relation relations[] = {{.name = "cites"}, {.name = "writes", .source = 1}};
     typed = (struct sl_typed){.n_types = 2, .n_relations = 2, .type = types, .relation = relations};
     setup_ordered();

@@ -80,6 +80,14 @@ TEST(a_ratio_that_does_not_fit_names_the_one_that_would)
     config.devices[0].memory_bytes = 1000000;
     const char *why = error_of(SL_DUTY_WORK);
     ck_assert_msg(strstr(why, "cache.ratio: found 0.8, wanted at most 0.5000"), "%s", why);
+    ck_assert_msg(strstr(why, "8000 of 10000 vertices take"), "%s", why);
+    struct sl_budget_need typed = need;
+    uint64_t rows;
+    typed.typed = true;
+    ck_assert_int_eq(sl_budget_cache_rows(&config, 0, SL_DUTY_WORK, &typed, 1 << 30, &rows),
+                     SL_ENOMEM);
+    why = sl_error_message();
+    ck_assert_msg(strstr(why, "8000 of 10000 rows of the types' mean width take"), "%s", why);
     // A standby trainer takes what there is.
     config.devices[0].memory_bytes = 2000000;
     ck_assert_uint_eq(rows_of(SL_DUTY_STANDBY), 4000);

@@ -141,6 +141,24 @@ TEST(a_tree_has_what_the_table_says)
                   text);
 }
 
+// What caches hold of each type stands in reports of typed graphs alone.
+TEST(what_caches_hold_is_of_several_types)
+{
+    const struct sl_stats_held held = {
+        .worker = "trainer 1", .device = 2, .type = "paper", .rows = 3, .bytes = 384};
+    struct sl_report_totals totals = {.cache.held = cJSON_CreateArray(), .holds = true};
+    cJSON *entry = cJSON_CreateObject();
+    sl_fields_write(&sl_stats_held_fields, &held, entry);
+    cJSON_AddItemToArray(totals.cache.held, entry);
+    const char *text = tree_of(&sl_report_fields, &totals);
+    ck_assert_msg(strstr(text, "\"held\":[{\"worker\":\"trainer 1\",\"device\":2,\"type\":"
+                               "\"paper\",\"rows\":3,\"bytes\":384}]"),
+                  "%s", text);
+    totals.holds = false;
+    ck_assert_ptr_null(strstr(tree_of(&sl_report_fields, &totals), "\"held\""));
+    cJSON_Delete(totals.cache.held);
+}
+
 // All numbers of a table: what was written is read.
 static void expect_kept(const struct sl_fields *r, const void *from, const void *read)
 {
@@ -190,8 +208,10 @@ TEST(an_epoch_is_read_as_it_was_written)
 // A number that is there twice, or left out, hides all families behind it.
 TEST(families_are_numbered_without_gaps)
 {
-    const struct sl_fields *const all[] = {&sl_stats_fields, &sl_stats_device_fields,
-                                           &sl_stats_worker_fields, &sl_stats_stage_fields};
+    const struct sl_fields *const all[] = {&sl_stats_fields,        &sl_stats_device_fields,
+                                           &sl_stats_worker_fields, &sl_stats_stage_fields,
+                                           &sl_stats_type_fields,   &sl_stats_relation_fields,
+                                           &sl_stats_held_fields};
     for (size_t i = 0; i < SL_COUNT_OF(all); i++) {
         unsigned n = 0, found = 0;
         for (size_t k = 0; k < all[i]->n; k++)

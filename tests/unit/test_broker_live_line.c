@@ -87,6 +87,27 @@ TEST(rows_by_type_and_edges_by_relation_are_sums_over_seats)
     cJSON_Delete(json);
 }
 
+TEST(what_a_trainers_cache_holds_is_told_while_it_lives)
+{
+    teardown();
+    setup_typed();
+    sl_type_counts_hold(&job.arena, 3, 1, 9);
+    sl_type_counts_hold(&job.arena, 3, 1, 5); // not added
+    sl_type_counts_hold(&job.arena, 2, 1, 7); // nobody sits there
+    cJSON *json = line();
+    ck_assert_int_eq(cJSON_GetArraySize(at(json, "held")), 1);
+    ck_assert_str_eq(at(json, "held.0.worker")->valuestring, "trainer 1");
+    ck_assert_double_eq(number(json, "held.0.device"), 1);
+    ck_assert_str_eq(at(json, "held.0.type")->valuestring, "author");
+    ck_assert_double_eq(number(json, "held.0.rows"), 5);
+    ck_assert_double_eq(number(json, "held.0.bytes"), 5 * 3 * sizeof(float));
+    cJSON_Delete(json);
+    workers[3].alive = false;
+    json = line();
+    ck_assert_int_eq(cJSON_GetArraySize(at(json, "held")), 0);
+    cJSON_Delete(json);
+}
+
 TEST(a_line_is_never_of_another_state)
 {
     ck_assert(strstr(sl_live_line(&job.live), "\"state\":\"running\"") != NULL);

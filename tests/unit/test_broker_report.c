@@ -56,6 +56,43 @@ static cJSON *add_epoch(const struct sl_epoch *f)
     return json;
 }
 
+static long n_alive; // of cJSON's memory
+
+static void *alloc_counted(size_t bytes)
+{
+    n_alive++;
+    return malloc(bytes);
+}
+
+static void free_counted(void *p)
+{
+    n_alive -= p != NULL;
+    free(p);
+}
+
+// Lists of what GPUs hold are made for the report, and go with it.
+TEST(lists_of_a_report_are_freed)
+{
+    static const struct sl_arena none;
+    static const struct sl_shard_plan plan = {.reason = "r", .elements = {5, 7}};
+    cJSON_Hooks hooks = {alloc_counted, free_counted};
+    long left[2];
+    config.devices[0].kind = SL_DEVICE_CUDA;
+    outcome.arena = &none;
+    cJSON_InitHooks(&hooks);
+    for (int i = 0; i < 2; i++) {
+        outcome.plan[SL_PEER_MEMORY_FEATURES] = outcome.plan[SL_PEER_MEMORY_GRAPH] =
+            i ? &plan : NULL;
+        n_alive = 0;
+        char *text = sl_report_finish(&r, &config, &outcome);
+        left[i] = n_alive;
+        ck_assert((strstr(text, "\"graph_held\"") != NULL) == i);
+        free(text);
+    }
+    cJSON_InitHooks(NULL);
+    ck_assert_int_eq(left[1], left[0]);
+}
+
 TEST(a_report_replaces_a_file_and_not_a_link_or_a_device)
 {
     char target[1100], link[1100], text[64];

@@ -251,8 +251,30 @@ static const struct {
     {", \"kind\": \"walk\"}", "sampler.metapaths: found none with sampler.kind \"walk\"",
      "take another sampler.kind"},
     {ALONG("\"a\": [\"writes\"]") ", \"task\": {\"kind\": \"link\"}",
-     "task.kind: found \"link\" with sampler.kind \"walk\"", "wanted \"node\""},
+     "task.relation: found nothing", "author -writes-> paper"},
+    {ALONG("\"a\": [\"writes\"]") ", \"task\": {\"kind\": \"link\", \"relation\": \"a\"}",
+     "task.relation: found \"a\", which is no relation", "author -writes-> paper"},
 };
+
+// The relation that is learned is the graph's, beside what walks go along.
+TEST(links_are_of_a_relation_that_stands_behind_metapaths)
+{
+    struct sl_dataset ds = own_dataset();
+    must_parse("[3, 2]",
+               ALONG("\"near\": [\"writes\", \"rev_writes\"]") ", \"task\": {\"kind\": \"link\", "
+                                                               "\"relation\": \"rev_writes\"}");
+    ck_assert_int_eq(sl_config_check_types(&config, &ds), SL_OK);
+    ck_assert_int_eq(sl_config_choose_paths(&config, &ds), SL_OK);
+    for (int again = 0; again < 2; again++) {
+        ck_assert_int_eq(sl_config_choose_relation(&config, &ds), SL_OK);
+        ck_assert_str_eq(sl_relation_text(&ds.typed, ds.typed.linked).text,
+                         "paper -rev_writes-> author");
+        ck_assert_str_eq(
+            sl_relation_text(&ds.typed, sl_typed_reverse(&ds.typed, ds.typed.linked)).text,
+            "author -writes-> paper");
+    }
+    free(ds.typed.relation);
+}
 
 TEST(metapaths_that_are_none_are_told)
 {

@@ -131,6 +131,7 @@ TEST(a_killed_writer_leaves_the_old_file)
     ck_assert_int_eq(waitpid(pid, &status, 0), pid);
     ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
     assert_contents("a", "old");
+    ck_assert_int_eq(count_entries(), 1); // nothing else: what it wrote had no name
     must(sl_atomic_file_write(in_dir("a"), "new", 3));
     assert_contents("a", "new");
 }

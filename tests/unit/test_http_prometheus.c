@@ -29,6 +29,8 @@ static const char line[] =
     "\"types\":[{\"name\":\"paper\",\"input_nodes\":40,\"hits\":10}],"
     "\"relations\":[{\"source\":\"author\",\"name\":\"writes\",\"target\":\"paper\","
     "\"sampled_edges\":70}],"
+    "\"held\":[{\"worker\":\"trainer 0\",\"device\":1,\"type\":\"paper\",\"rows\":6,"
+    "\"bytes\":768}],"
     "\"links\":[{\"kind\":\"features\",\"reader\":1,\"from\":\"2\",\"bytes\":640},"
     "{\"kind\":\"features\",\"reader\":1,\"from\":\"memory\",\"bytes\":64}],"
     "\"nodes\":[{\"rank\":0,\"host\":\"a\",\"batches\":7,\"waits\":0.5,\"queue\":null},"
@@ -118,6 +120,10 @@ TEST(each_type_and_each_relation_has_its_figures)
     expect("sluice_type_cache_hits_total{job=\"a\",id=\"1\",type=\"paper\"} 10\n");
     expect("sluice_relation_edges_total{job=\"a\",id=\"1\",source=\"author\",relation=\"writes\","
            "target=\"paper\"} 70\n");
+    expect("sluice_held_rows{job=\"a\",id=\"1\",worker=\"trainer 0\",device=\"1\","
+           "type=\"paper\"} 6\n");
+    expect("sluice_held_bytes{job=\"a\",id=\"1\",worker=\"trainer 0\",device=\"1\","
+           "type=\"paper\"} 768\n");
 }
 
 TEST(each_node_and_each_wire_has_its_figures)

@@ -87,6 +87,34 @@ static void meet(struct met *met, uint32_t v)
     met->count[i]++;
 }
 
+// Edges that walks do not see: pairs of a relation of the graph, and their reverses of another.
+enum { GONE_MAX = 40, DEGREE_MAX = 400 };
+static struct {
+    uint32_t n, linked, reverse, pair[GONE_MAX][2];
+} gone;
+
+static bool is_gone(uint32_t relation, uint32_t source, uint32_t target)
+{
+    for (uint32_t i = 0; i < gone.n; i++) {
+        const uint32_t *p = gone.pair[i];
+        if ((relation == gone.linked && p[0] == source && p[1] == target) ||
+            (relation == gone.reverse && p[1] == source && p[0] == target))
+            return true;
+    }
+    return false;
+}
+
+// How many edges of v's row are left, and in `place` where they stand; of others all, in order.
+static uint32_t list_left(uint32_t relation, uint32_t v, uint32_t *place)
+{
+    uint32_t n = 0;
+    const bool asks = relation == gone.linked || relation == gone.reverse;
+    for (uint32_t j = 0; j < degree_of(relation, v); j++)
+        if (!asks || !is_gone(relation, source_of(relation, v, j), v))
+            place[n++] = j;
+    return n;
+}
+
 // All walks of row i, which is v, in the order in which they meet vertices.
 static void walk(const struct walker *w, uint32_t i, uint32_t v, struct met *met)
 {
@@ -103,10 +131,11 @@ static void walk(const struct walker *w, uint32_t i, uint32_t v, struct met *met
                 const float unit = sl_rng_unit(words_of(w, 128, group, i).w[s % 4]);
                 if (k == 0 && time > 0 && (!round || unit < w->plan->restart))
                     at = v;
-                const uint32_t n = degree_of(r, at);
+                uint32_t left[DEGREE_MAX];
+                const uint32_t n = list_left(r, at, left);
                 if (n == 0)
                     goto ended;
-                at = source_of(r, at, choose(w, group, s, i, n));
+                at = source_of(r, at, left[choose(w, group, s, i, n)]);
             }
             if (at != v)
                 meet(met, at);
@@ -227,6 +256,89 @@ TEST(many_rows)
 LOOP_TEST(memory_of_the_exact_size_is_enough, 0, SL_COUNT_OF(WALKS))
 {
     fixture_expect_exact_size(&drawer, &WALKS[_i], 1, 2, FROM, 9);
+}
+
+// ---- links --------------------------------------------------------------------------------------
+
+static int ascending(const void *a, const void *b)
+{
+    const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+// Edges of a relation as pairs, and their ends, ascending; in `pairs` the numbers of these.
+static uint32_t choose_gone(uint32_t batch, uint32_t *ends, uint32_t pairs[GONE_MAX][2])
+{
+    const uint32_t t = RELATION[gone.linked].target;
+    uint32_t n = 0, all[2 * GONE_MAX];
+    for (gone.n = 0; gone.n < GONE_MAX;) {
+        const uint32_t v = PARTS[t].first + fixture_word(n++, batch) % PARTS[t].n;
+        const uint32_t degree = degree_of(gone.linked, v);
+        if (degree == 0)
+            continue;
+        gone.pair[gone.n][0] = source_of(gone.linked, v, fixture_word(n, 2) % degree);
+        gone.pair[gone.n++][1] = v;
+    }
+    memcpy(all, gone.pair, sizeof all);
+    qsort(all, 2 * GONE_MAX, sizeof *all, ascending);
+    n = 0;
+    for (uint32_t i = 0; i < 2 * GONE_MAX; i++)
+        if (n == 0 || ends[n - 1] != all[i])
+            ends[n++] = all[i];
+    for (uint32_t i = 0; i < 2 * GONE_MAX; i++)
+        for (uint32_t k = 0; k < n; k++)
+            if (ends[k] == gone.pair[i / 2][i % 2])
+                pairs[i / 2][i % 2] = k;
+    return n;
+}
+
+static struct sl_block *draw_pairs(struct sl_drawer *d, const struct sl_draw_plan *plan,
+                                   uint32_t batch, const uint32_t *seeds, uint32_t n,
+                                   const struct sl_target_edges *targets)
+{
+    struct sl_draw_job job = {.plan = plan,
+                              .epoch = batch,
+                              .batch = batch,
+                              .seeds = seeds,
+                              .n_seeds = n,
+                              .targets = targets,
+                              .block = fixture_alloc(1 << 22),
+                              .capacity = 1 << 22};
+    uint64_t wanted;
+    must(sl_drawer_draw(d, &job, &wanted));
+    return job.block;
+}
+
+// No step of a walk goes over an edge of the batch's pairs, nor over its reverse: of a relation
+// between two types, and of one within a type, which has the reverses itself.
+LOOP_TEST(walks_do_not_see_the_pairs, 0, 3 * SL_COUNT_OF(WALKS))
+{
+    static const uint32_t linked[] = {2, 0, 1}, back[] = {0, 2, 1};
+    const struct sl_draw_plan *plan = &WALKS[_i / 3];
+    struct sl_typed *typed = &fx.topology.dataset.typed;
+    gone.linked = linked[_i % 3];
+    gone.reverse = back[_i % 3];
+    typed->linked = PATHS + gone.linked;
+    bool differs = false;
+    for (uint32_t batch = 0; batch < 2; batch++) {
+        uint32_t ends[2 * GONE_MAX], pairs[GONE_MAX][2];
+        const uint32_t n = choose_gone(batch, ends, pairs);
+        const struct sl_target_edges targets = {
+            .pairs = &pairs[0][0], .n = gone.n, .reverse = true};
+        struct sl_block *b = draw_pairs(&drawer, plan, batch, ends, n, &targets),
+                        *same = draw_pairs(&slow, plan, batch, ends, n, &targets),
+                        *all = draw_pairs(&drawer, plan, batch, ends, n, NULL);
+        expect_block(plan, b, ends);
+        ck_assert_uint_eq(same->bytes, b->bytes);
+        ck_assert_mem_eq(same, b, b->bytes);
+        differs |= all->bytes != b->bytes || memcmp(all, b, b->bytes) != 0;
+        free(all);
+        free(same);
+        free(b);
+    }
+    ck_assert(differs || plan->by_relation); // which has no walks along some of them
+    gone.n = 0;
+    typed->linked = SL_NO_RELATION;
 }
 
 // Types, a relation and a metapath that say nothing change no integer.

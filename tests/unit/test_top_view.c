@@ -286,6 +286,8 @@ TEST(types_and_relations_are_shown_when_asked_for)
     has("\nauthor                                     0        0        -        -        -\n");
     has("\npaper -cites-> paper                                      1125      225     75 %\n");
     has("\nauthor -writes-> paper                                     375       75     25 %\n");
+    has("\nheld by                                                            rows    bytes\n");
+    has("\ntrainer 0: paper                                                    600  1.0 MiB\n");
     draw(60, 15, false);
     fits(60, 15);
     draw(80, 10, false); // too small for pictures
@@ -296,6 +298,26 @@ TEST(types_and_relations_are_shown_when_asked_for)
     sl_top_key(m, '2');
     draw(80, 24, false);
     has_not("author");
+}
+
+TEST(links_of_a_typed_graph_name_their_relation)
+{
+    struct sample s = usual_sample();
+    run_for(m, &s, 2);
+    draw(80, 24, false);
+    has_not("-likes->");
+    s.linked = "user -likes-> item";
+    s.typed = true;
+    run_for(m, &s, 2);
+    draw(120, 24, false);
+    fits(120, 24);
+    has("in epoch 2  of user -likes-> item ");
+    draw(80, 24, false);
+    has_not("-likes->"); // there is no room
+    sl_top_key(m, 'r');
+    draw(80, 24, false);
+    fits(80, 24);
+    has("\nrelation (pairs are of user -likes-> item) ");
 }
 
 TEST(nodes_have_a_row_each)

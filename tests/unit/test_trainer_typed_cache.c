@@ -7,6 +7,7 @@
 
 #include <math.h>
 
+#include "common/arena/type_counts.h"
 #include "common/arena/visit_counts.h"
 #include "common/base/half.h"
 #include "common/data/features_kind.h"
@@ -165,6 +166,7 @@ static void expect_held(const struct sl_cache *c, uint64_t size)
         const uint64_t rows = each ? sl_visit_counts_rows(&arena, t, size) : 0;
         ck_assert_uint_eq(c->near[t].n_rows, rows);
         ck_assert_uint_ge(c->near[t].bytes, rows * each);
+        ck_assert_uint_eq(sl_type_counts_held(&arena, sl_seat_trainer(&arena, 0), t), rows);
         bytes += rows * each;
     }
     ck_assert_uint_le(bytes, size * sl_features_row_bytes(&g.ds));
@@ -323,6 +325,17 @@ static uint64_t most_hits(uint64_t first, uint64_t elements, uint64_t *near)
     return most;
 }
 
+// What is told of each type is what lies there: near, and in the parts that this device holds.
+static void expect_held_in_parts(struct sl_cache *c)
+{
+    struct sl_spread s;
+    for (uint32_t t = 0; t < TB_TYPES; t++) {
+        sl_cache_spread(c, tb_header(&b), t, &s);
+        ck_assert_uint_eq(sl_type_counts_held(&arena, sl_seat_trainer(&arena, 0), t),
+                          s.n_near + s.part[0].n + s.part[2].n);
+    }
+}
+
 LOOP_TEST(rows_in_parts, 0, 2)
 {
     const struct sl_plugin *plugin = gpu_open(0);
@@ -350,6 +363,7 @@ LOOP_TEST(rows_in_parts, 0, 2)
         char *x = gpu_get(gpu.device, to.x,
                           sl_typed_rows_at(tb_header(&b), &g.ds.typed, TB_TYPES, false));
         expect_rows(x, false);
+        expect_held_in_parts(&cache);
         const uint64_t possible = most_hits(plan->first, plan->part_elements, &near);
         ck_assert_uint_le(found.hits, possible);
         ck_assert_uint_ge(found.hits, near);

@@ -34,11 +34,12 @@ __attribute__((format(printf, 2, 3))) static inline void add(struct line *l, con
 // What of the job differs from test to test.
 struct sample {
     int second, samplers, trainers;
-    int sharing;  // the last devices, that hold features together
-    int nodes;    // of a job on several
-    bool typed;   // the graph has several types
-    bool near;    // blocks stay on GPUs
-    bool blocked; // samplers wait for room in the queue, and no split is better
+    int sharing;        // the last devices, that hold features together
+    int nodes;          // of a job on several
+    bool typed;         // the graph has several types
+    const char *linked; // the relation whose pairs the metric is of; NULL: none
+    bool near;          // blocks stay on GPUs
+    bool blocked;       // samplers wait for room in the queue, and no split is better
     const char *name, *state, *bottleneck, *role;
     double queue, loss;
 };
@@ -119,6 +120,9 @@ static inline void add_types(struct line *l, const struct sample *s)
             "%d},{\"source\":\"author\",\"name\":\"writes\",\"target\":\"paper\","
             "\"sampled_edges\":%d}",
             225 * t, 75 * t);
+    add(l, "],\"held\":[");
+    if (s->typed)
+        add(l, "{\"worker\":\"trainer 0\",\"type\":\"paper\",\"rows\":600,\"bytes\":1048576}");
     add(l, "],");
 }
 
@@ -145,11 +149,12 @@ static inline const char *stats_line(const struct sample *s)
         "{\"schema\":\"sluice.stats/1\",\"time\":%d,\"job\":\"%s\",\"id\":\"3\",\"state\":\"%s\","
         "\"phase\":\"train\",\"epoch\":3,\"epochs\":20,\"done\":12,\"total\":90,\"seconds\":%d,"
         "\"epoch_seconds\":3.1,\"seconds_left\":52.3,\"loss\":%g,"
-        "\"metric\":{\"name\":\"accuracy\",\"value\":0.81,\"epoch\":2},"
+        "\"metric\":{\"name\":\"accuracy\",\"value\":0.81,\"epoch\":2%s%s%s},"
         "\"best\":{\"value\":0.8234,\"epoch\":1},\"samplers\":%d,\"trainers\":%d,"
         "\"standby\":{\"there\":%d,\"awake\":0},\"places\":4,\"devices\":[",
-        1732180000 + s->second, s->name, s->state, s->second, s->loss, s->samplers, s->trainers,
-        s->samplers);
+        1732180000 + s->second, s->name, s->state, s->second, s->loss,
+        s->linked ? ",\"relation\":\"" : "", s->linked ? s->linked : "", s->linked ? "\"" : "",
+        s->samplers, s->trainers, s->samplers);
     for (int i = 0; i < s->samplers + s->trainers; i++)
         add_device(l, i, i < s->samplers);
     add(l, "],\"workers\":[");

@@ -6,6 +6,7 @@
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
 #include "common/base/mempool.h"
+#include "common/arena/type_counts.h"
 #include "common/arena/visit_counts.h"
 #include "common/data/features_kind.h"
 
@@ -27,14 +28,92 @@ static uint64_t most_rows(const struct sl_cache *c)
     return SL_MIN(most, (uint64_t)UINT32_MAX);
 }
 
-static uint64_t rows_loaded(const struct sl_cache *c)
+static uint64_t rows_near(const struct sl_cache *c)
 {
-    uint64_t rows = sl_peer_export_elements(&c->parts);
+    uint64_t rows = 0;
     for (uint32_t r = 0; r < c->n_ranges; r++)
         rows += c->near[r].n_rows;
     return rows;
 }
 
+// --- what is held --------------------------------------------------------------------------------
+
+// The rows of a range in a part.
+struct place {
+    uint64_t at;   // byte where they begin
+    uint64_t rows; // room for so many
+};
+
+// Bytes of a part that alignment takes where rows are of several widths.
+static uint64_t bytes_lost(const struct sl_cache *c)
+{
+    return c->parts.is_mixed ? ALIGN : 0;
+}
+
+// That each of the parts gets.
+static uint64_t rows_dealt(const struct sl_cache *c, uint32_t range, uint64_t first,
+                           uint32_t n_parts, uint64_t room)
+{
+    const uint64_t end = sl_visit_counts_rows(c->arena, range, first + n_parts * room);
+    return (end - sl_visit_counts_rows(c->arena, range, first)) / n_parts;
+}
+
+// Range after range, as many as there is room for: the same for lender and readers.
+static struct place place_of(const struct sl_cache *c, uint32_t range, uint64_t first,
+                             uint32_t n_parts, uint64_t room)
+{
+    const uint64_t bytes = room * c->unit - SL_MIN(room * c->unit, bytes_lost(c));
+    struct place p = {0};
+    for (uint32_t r = 0; r <= range; r++) {
+        const uint64_t each = row_bytes(c, r);
+        p.at += r ? sl_align_up(p.rows * row_bytes(c, r - 1), (uint64_t)ALIGN) : 0;
+        const uint64_t fit = each ? (bytes - SL_MIN(p.at, bytes)) / each : 0;
+        p.rows = SL_MIN(rows_dealt(c, r, first, n_parts, room), fit);
+    }
+    return p;
+}
+
+// Those that are there once so many elements are.
+static uint64_t rows_there(const struct sl_cache *c, uint32_t range, const struct place *p,
+                           uint64_t elements)
+{
+    const uint64_t each = row_bytes(c, range), taken = p->at + bytes_lost(c);
+    const uint64_t bytes = elements * c->unit;
+    return each ? SL_MIN(p->rows, (bytes - SL_MIN(bytes, taken)) / each) : 0;
+}
+
+// Rows of a range that are held, near and in parts.
+static uint64_t rows_held(const struct sl_cache *c, uint32_t range)
+{
+    const struct sl_peer_export_layout *at = &c->parts.at;
+    if (at->n_held == 0 || c->source.dataset->typed.n_types == 0)
+        return c->near[range].n_rows + sl_peer_export_elements(&c->parts);
+    const struct place p = place_of(c, range, at->first, at->n_parts, c->parts.room);
+    return c->near[range].n_rows + at->n_held * rows_there(c, range, &p, c->parts.elements);
+}
+
+struct held {
+    uint64_t rows, bytes;
+};
+
+static struct held all_held(const struct sl_cache *c)
+{
+    struct held all = {0};
+    for (uint32_t r = 0; r < c->n_ranges; r++) {
+        all.rows += rows_held(c, r);
+        all.bytes += rows_held(c, r) * row_bytes(c, r);
+    }
+    return all;
+}
+
+static void tell_types(const struct sl_cache *c)
+{
+    const uint32_t seat = sl_seat_trainer(c->arena, c->device);
+    for (uint32_t r = 0; r < c->n_ranges; r++)
+        sl_type_counts_hold(c->arena, seat, r, rows_held(c, r));
+}
+
+// With room in parts, as the broker counts it.
 static uint64_t bytes_loaded(const struct sl_cache *c)
 {
     uint64_t bytes = sl_peer_export_elements(&c->parts) * c->unit;
@@ -75,6 +154,7 @@ static void publish(const struct sl_cache *c)
     atomic_store_explicit(&seat->cache_generation, c->generation, memory_order_relaxed);
     atomic_store_explicit(&seat->cache_loaded, size_loaded(c), memory_order_relaxed);
     atomic_store_explicit(&seat->cache_load_ns, c->load_ns, memory_order_relaxed);
+    tell_types(c);
 }
 
 void sl_cache_init(struct sl_cache *c, struct sl_arena *arena, uint32_t seat,
@@ -93,6 +173,7 @@ void sl_cache_init(struct sl_cache *c, struct sl_arena *arena, uint32_t seat,
     sl_peer_export_init(&c->parts, arena, SL_PEER_MEMORY_FEATURES, c->device, compute->device,
                         (uint64_t[]){c->unit, 0}, "feature cache");
     c->parts.is_mixed = dataset->typed.n_types > 0;
+    tell_types(c); // what an earlier worker held is gone
 }
 
 static void give_back(struct sl_cache *c, uint32_t range)
@@ -219,7 +300,7 @@ static uint32_t rows_a_piece(const struct sl_cache *c, uint32_t range)
 static void warn_of_fill(const struct sl_cache *c)
 {
     sl_log_warn("feature cache: %llu rows loaded, and no more: %s",
-                (unsigned long long)rows_loaded(c), sl_error_message());
+                (unsigned long long)all_held(c).rows, sl_error_message());
 }
 
 // The vertices of a range from this rank on that stand side by side in the order; how many: *n.
@@ -261,55 +342,11 @@ static bool fill(struct sl_cache *c, uint32_t range, uint32_t rows)
 
 // --- the parts that it holds ---------------------------------------------------------------------
 
-// The rows of a range in a part.
-struct place {
-    uint64_t at;   // byte where they begin
-    uint64_t rows; // room for so many
-};
-
-// Bytes of a part that alignment takes where rows are of several widths.
-static uint64_t bytes_lost(const struct sl_cache *c)
-{
-    return c->parts.is_mixed ? ALIGN : 0;
-}
-
 // Where the `number`-th part begins in memory of parts that have room for so many elements each.
 static char *part_of(const struct sl_cache *c, const char *memory, uint32_t number, uint64_t room)
 {
     const uint64_t at = number * room * c->unit;
     return (char *)memory + (c->parts.is_mixed ? sl_align_up(at, (uint64_t)ALIGN) : at);
-}
-
-// That each of the parts gets.
-static uint64_t rows_dealt(const struct sl_cache *c, uint32_t range, uint64_t first,
-                           uint32_t n_parts, uint64_t room)
-{
-    const uint64_t end = sl_visit_counts_rows(c->arena, range, first + n_parts * room);
-    return (end - sl_visit_counts_rows(c->arena, range, first)) / n_parts;
-}
-
-// Range after range, as many as there is room for: the same for lender and readers.
-static struct place place_of(const struct sl_cache *c, uint32_t range, uint64_t first,
-                             uint32_t n_parts, uint64_t room)
-{
-    const uint64_t bytes = room * c->unit - SL_MIN(room * c->unit, bytes_lost(c));
-    struct place p = {0};
-    for (uint32_t r = 0; r <= range; r++) {
-        const uint64_t each = row_bytes(c, r);
-        p.at += r ? sl_align_up(p.rows * row_bytes(c, r - 1), (uint64_t)ALIGN) : 0;
-        const uint64_t fit = each ? (bytes - SL_MIN(p.at, bytes)) / each : 0;
-        p.rows = SL_MIN(rows_dealt(c, r, first, n_parts, room), fit);
-    }
-    return p;
-}
-
-// Those that are there once so many elements are.
-static uint64_t rows_there(const struct sl_cache *c, uint32_t range, const struct place *p,
-                           uint64_t elements)
-{
-    const uint64_t each = row_bytes(c, range), taken = p->at + bytes_lost(c);
-    const uint64_t bytes = elements * c->unit;
-    return each ? SL_MIN(p->rows, (bytes - SL_MIN(bytes, taken)) / each) : 0;
 }
 
 // The vertices of n ranks of a range, each `step` behind the one before, as far as there are some.
@@ -439,21 +476,20 @@ static void lay_out(struct sl_cache *c, const struct wish *w)
     c->generation = w->generation;
     c->plan = w->plan;
     publish(c); // the broker may count on what was given back
-    const uint64_t before = rows_loaded(c) - sl_peer_export_elements(&c->parts);
+    const uint64_t before = rows_near(c);
     const uint64_t parts_before = c->parts.loaded;
     fill_near(c, w);
     if (c->parts.p || (w->parts.held && sl_peer_export_allocate(&c->parts, &w->parts)))
         fill_parts(c);
     sl_buffer_fini(&c->piece);
-    const uint64_t loaded = rows_loaded(c) - sl_peer_export_elements(&c->parts) - before +
-                            c->parts.loaded - parts_before;
+    const uint64_t loaded = rows_near(c) - before + c->parts.loaded - parts_before;
     if (loaded > 0) {
         const uint64_t took = sl_now_ns() - start;
+        const struct held held = all_held(c);
         c->load_ns += took;
         sl_log_info("feature cache: %llu of %llu rows (%llu MiB), %llu of them loaded in %.3f s",
-                    (unsigned long long)rows_loaded(c),
-                    (unsigned long long)c->source.dataset->n_nodes,
-                    (unsigned long long)(bytes_loaded(c) >> 20), (unsigned long long)loaded,
+                    (unsigned long long)held.rows, (unsigned long long)c->source.dataset->n_nodes,
+                    (unsigned long long)(held.bytes >> 20), (unsigned long long)loaded,
                     (double)took / 1e9);
     }
     publish(c);
