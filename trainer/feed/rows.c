@@ -67,7 +67,8 @@ enum {
     ORDER_MIN_ROWS = 1 << 12,         // of a copy
     ORDER_MIN_TABLE_BYTES = 16 << 20, // where the pages of a smaller one lie is known
     ORDER_MAX_ROW_BYTES = 1 << 12,    // a longer one has its pages for itself
-    ORDER_PIECES = (1 << 11) - 1,     // at most
+    ORDER_PIECE_BYTES = 2 << 20,      // whose pages a processor knows at once; or more, for
+    ORDER_PIECES = (1 << 11) - 1,     // ... at most so many
     ORDER_PARTS = 16,                 // of the rows, a thread each, at most
 };
 
@@ -152,9 +153,12 @@ static int rows_of(struct sl_row_source *s, const struct sl_row_range *range,
         .placed = s->places.missing_at,
     };
     *out = o.row;
-    while (range->n >> o.shift >= ORDER_PIECES)
-        o.shift++;
-    o.n_pieces = (uint32_t)(range->n >> o.shift) + 1;
+    if (orders) {
+        while (range->row_bytes << o.shift < ORDER_PIECE_BYTES ||
+               range->n >> o.shift >= ORDER_PIECES)
+            o.shift++;
+        o.n_pieces = (uint32_t)(range->n >> o.shift) + 1;
+    }
     if (orders && order_rows(&o)) {
         *to = o.placed;
         return SL_OK;
