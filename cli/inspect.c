@@ -54,6 +54,7 @@ struct inspection {
     struct sl_pair_audit pairs[SL_SPLIT_COUNT];
     struct sl_overlaps overlaps;               // of a data set that says that there may be some
     struct sl_names vertex_names, class_names; // n 0: it has none
+    char no_edge_features[512];                // why none of those that lie there can be used
 };
 
 // ---- looking ------------------------------------------------------------------------------------
@@ -319,6 +320,8 @@ static void print_overview(const struct inspection *in)
     sl_table_row(&t, "  together|%s", sl_units_bytes(a, sum));
     sl_table_print(&t, stdout);
     sl_table_fini(&t);
+    if (in->no_edge_features[0])
+        printf("\nNo model can read the features of edges: %s\n", in->no_edge_features);
 }
 
 static void print_degrees(const struct inspection *in)
@@ -497,6 +500,8 @@ static cJSON *to_json(const struct inspection *in)
         cJSON_AddNumberToObject(root, "edge_feature_bytes",
                                 (double)sl_relation_feature_bytes(&ds->typed.plain));
     }
+    if (in->no_edge_features[0])
+        cJSON_AddStringToObject(root, "no_edge_features", in->no_edge_features);
     add_sides(root, in);
     sl_types_summary_to_json(&in->types, root);
     add_shard(root, ds);
@@ -536,6 +541,8 @@ static bool may_have_edge_features(const char *path)
     return has;
 }
 
+// A job that reads no features of edges does not look at their files, so they are no reason to
+// refuse the data set.
 static int open_all(struct inspection *in)
 {
     const unsigned need = SL_NEED_TOPOLOGY | SL_TAKES_SHARD | SL_TAKES_TYPES;
@@ -543,7 +550,11 @@ static int open_all(struct inspection *in)
     int rc = SL_ENOENT; // a file of such a name may be of no relation
     if (may_have_edge_features(in->path))
         rc = sl_dataset_check_open(in->path, need | SL_NEED_EDGE_FEATURES, check, false, &in->ds);
-    return rc == SL_ENOENT ? sl_dataset_check_open(in->path, need, check, false, &in->ds) : rc;
+    if (rc >= 0)
+        return rc;
+    if (rc != SL_ENOENT)
+        snprintf(in->no_edge_features, sizeof in->no_edge_features, "%s", sl_error_message());
+    return sl_dataset_check_open(in->path, need, check, false, &in->ds);
 }
 
 static int inspect(void *state)

@@ -78,6 +78,13 @@ def test_inspect_tells_features_of_edges(box):
     os.rename(f"{bare}/edge_feat.paper.by.author.npy", f"{bare}/edge_feat.npy")  # of no relation
     found = box.sluice("inspect", bare, "-o", "json").ok().json()["relations"]
     assert not any("edge_feat_dim" in r for r in found), found
+    # Of a kind that no model reads: said, and no reason to refuse the data set.
+    np.save(f"{bare}/{FEAT}", np.zeros((n, 3)))
+    found = box.sluice("inspect", bare, "-o", "json").ok().json()
+    assert not any("edge_feat_dim" in r for r in found["relations"]), found
+    assert "is float64" in found["no_edge_features"], found
+    said = box.sluice("inspect", bare, "--full").ok().out
+    assert "No model can read the features of edges: " in said and "is float64" in said, said
 
 
 def job(box, dataset=None, **changes):
