@@ -17,7 +17,7 @@ import threading
 import time
 
 from benchlib import (
-    QUICK, ROOT, Failed, Jobs, epoch_dataset, epoch_job, family, found_by, part, row, run,
+    BIN, QUICK, ROOT, Failed, Jobs, epoch_dataset, epoch_job, family, found_by, part, row, run,
 )
 
 FOLDER = os.path.join(ROOT, "build", "peers")
@@ -51,6 +51,7 @@ CORES = sorted(os.sched_getaffinity(0))
 WORKERS = [0] if QUICK else sorted({0, 1, len(CORES)})
 
 SAMPLE, GATHER, FP32, BF16 = "sample", "gather", "epoch fp32", "epoch bf16"
+PREDICT, PREDICT_MEMORY = "predict", "memory of predict"
 TITLES = {
     SAMPLE: "sampling",
     GATHER: "sampling and features",
@@ -115,12 +116,13 @@ class Memory(threading.Thread):
     """`with Memory(pid) as memory:` memory.peak is the most that the family held meanwhile.
     members(pid) are the numbers of those that count, where it is not the family."""
 
-    def __init__(self, pid, members=family):
+    def __init__(self, pid, members=family, every_s=MEMORY_LOOK_S):
         super().__init__(daemon=True)
         self.pid, self.members, self.peak, self.ends = pid, members, 0, threading.Event()
+        self.every_s = every_s
 
     def run(self):
-        while not self.ends.wait(MEMORY_LOOK_S):
+        while not self.ends.wait(self.every_s):
             self.peak = max(self.peak, pss(self.members(self.pid)))
 
     def __enter__(self):
@@ -267,7 +269,7 @@ class Figures:
 
     def add(self, what, who, value):
         self.of.setdefault(what, {}).setdefault(who, []).append(value)
-        shown = f"{value / 2**20:.0f} MiB" if what == "memory" else f"{value:.3f} s"
+        shown = f"{value / 2**20:.0f} MiB" if what.startswith("memory") else f"{value:.3f} s"
         print(f"  {what:12} {LOADERS.get(who, who):22} {shown}", flush=True)
 
     def medians(self, what):
@@ -346,7 +348,39 @@ def measure_accuracy(figures, peers, jobs, dataset):
     return epochs
 
 
+def measure_predict(figures, peers, jobs, dataset):
+    """Every vertex's output over all its neighbours: of sluice the whole command, with its start,
+    its figures and the file that it writes; of the others what they compute. Memory is that of the
+    process, with the graph and its features."""
+    trained = jobs.start(sluice_job(dataset, epochs=1))
+    if trained.wait() != 0:
+        raise Failed(f"`sluice run` ended with status {trained.returncode}")
+    command = [os.path.join(BIN, "sluice"), "predict", trained.output, "--force", "--quiet"]
+    for _ in range(ROUNDS):
+        begin = time.monotonic()
+        process = subprocess.Popen([*command, "--out", jobs.path("rows.npy")], cwd=ROOT)
+        with Memory(process.pid, every_s=LOOK_S) as memory:
+            if process.wait() != 0:
+                raise Failed(f"{' '.join(command)}: exit status {process.returncode}")
+        figures.add(PREDICT, "sluice", time.monotonic() - begin)
+        figures.add(PREDICT_MEMORY, "sluice", memory.peak)
+        for name in peers.paths:
+            server = Server(name, peers.paths[name], 0)
+            with Memory(server.process.pid, every_s=LOOK_S) as memory:
+                figures.add(PREDICT, name, server.ask("predict")["seconds"])
+            server.close()
+            figures.add(PREDICT_MEMORY, name, memory.peak)
+
+
 # ---- the table ----------------------------------------------------------------------------------
+
+
+def mib(n_bytes):
+    return f"{n_bytes / 2**20:.0f} MiB"
+
+
+def time_of(seconds):
+    return f"{seconds:.2f} s"
 
 
 def has_bf16():
@@ -418,16 +452,32 @@ def part_peers():
     def per_second(seconds):
         return f"{rate(seconds)}, {batches['edges'] / seconds / 1e6:.1f} M edges/s"
 
-    def time_of(seconds):
-        return f"{seconds:.2f} s"
-
     add_rows(figures, SAMPLE, f"{name}: {TITLES[SAMPLE]}", 5, per_second)
     add_rows(figures, GATHER, f"{name}: {TITLES[GATHER]}", 3, rate)
     add_rows(figures, FP32, TITLES[FP32], 2.5 if report["isa"] == "avx2" else 3, time_of)
     add_rows(figures, BF16, TITLES[BF16], 5, time_of)
-    add_rows(figures, "memory", "most memory (PSS)", 0.5, lambda b: f"{b / 2**20:.0f} MiB", True)
+    add_rows(figures, "memory", "most memory (PSS)", 0.5, mib, True)
     add_rows(figures, "start", "command to first update", 0.1, time_of, True)
     if epochs:
         shown = ", ".join(f"{NAMES.get(who, who)} {n}" for who, n in epochs.items())
         add_rows(figures, "accuracy", f"to accuracy {ACCURACY}", None, time_of)
         row("  epochs until then", "", shown)
+
+
+@part
+def part_predict():
+    dataset, name = epoch_dataset()
+    if dataset is None:
+        return
+    set_up([])
+    facts = found()
+    names = [peer for peer in ("dgl", "pyg") if facts and peer in facts]
+    if not names:
+        print("SKIP: neither DGL nor PyG can be had here")
+        return
+    figures = Figures()
+    with Jobs() as jobs, Peers(jobs, dataset, names) as peers:
+        measure_predict(figures, peers, jobs, dataset)
+    title = f"{name}: the whole graph's outputs"
+    add_rows(figures, PREDICT, title, 2, time_of)
+    add_rows(figures, PREDICT_MEMORY, "  most memory (PSS)", 1 / 3, mib, True)

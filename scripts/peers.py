@@ -532,6 +532,15 @@ def start(peer, *kind):
     return model, torch.optim.Adam(model.parameters(), lr=LEARNING_RATE)
 
 
+def whole_graph(peer):
+    """Seconds of every vertex's output by a model that has learned nothing."""
+    model = peer.model().eval()
+    begin = time.monotonic()
+    with torch.no_grad():
+        peer.predict(model)
+    return {"seconds": time.monotonic() - begin}
+
+
 def accuracy(peer, wanted, epochs):
     """Seconds of training and of evaluation until the validation accuracy is as wanted."""
     model, optimizer = start(peer)
@@ -558,6 +567,8 @@ def measure(peer, what, *words):
         precision, *kind = words
         seconds, edges, loading = train_epoch(peer, *start(peer, *kind), precision, first)
         return {"seconds": seconds, "edges": edges, "loading": loading}
+    if what == "predict":
+        return whole_graph(peer)
     if what == "open":
         return first_batch(peer)
     if what == "memory":

@@ -396,7 +396,7 @@ TEST(abort_leaves_nothing)
     struct sl_npy_writer *w;
     void *data;
     must(sl_npy_create_mapped(in_dir("m.npy"), SL_DTYPE_F32, 1, (uint64_t[]){1000}, &w, &data));
-    ck_assert_int_eq(count_entries(), 1);
+    ck_assert_int_ne(access(in_dir("m.npy"), F_OK), 0); // before it is whole
     sl_npy_writer_abort(w);
     must(sl_npy_writer_open(in_dir("m.npy"), SL_DTYPE_F32, 1, (uint64_t[]){1000}, &w));
     must(sl_npy_writer_append(w, "abcd", 4));
