@@ -112,9 +112,12 @@ static void place_part(void *context, uint32_t part)
 }
 
 // Whether all of them are rows of the range.
-static bool order_rows(struct order *o)
+static bool order_rows(struct order *o, const struct sl_row_range *range)
 {
     uint32_t begin = 0;
+    while (range->row_bytes << o->shift < ORDER_PIECE_BYTES || range->n >> o->shift >= ORDER_PIECES)
+        o->shift++;
+    o->n_pieces = (uint32_t)(range->n >> o->shift) + 1;
     sl_kernels_run(o->n_parts, count_part, o);
     for (uint32_t piece = 0; piece <= o->n_pieces; piece++)
         for (uint32_t part = 0; part < o->n_parts; part++) {
@@ -153,13 +156,7 @@ static int rows_of(struct sl_row_source *s, const struct sl_row_range *range,
         .placed = s->places.missing_at,
     };
     *out = o.row;
-    if (orders) {
-        while (range->row_bytes << o.shift < ORDER_PIECE_BYTES ||
-               range->n >> o.shift >= ORDER_PIECES)
-            o.shift++;
-        o.n_pieces = (uint32_t)(range->n >> o.shift) + 1;
-    }
-    if (orders && order_rows(&o)) {
+    if (orders && order_rows(&o, range)) {
         *to = o.placed;
         return SL_OK;
     }
