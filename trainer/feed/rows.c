@@ -70,6 +70,7 @@ enum {
     ORDER_PIECE_BYTES = 2 << 20,      // whose pages a processor knows at once; or more, for
     ORDER_PIECES = (1 << 11) - 1,     // ... at most so many
     ORDER_PARTS = 16,                 // of the rows, a thread each, at most
+    ORDER_AHEAD = 16,                 // a piece's place that is asked for: in its next line
 };
 
 struct order {
@@ -106,6 +107,8 @@ static void place_part(void *context, uint32_t part)
     uint32_t *next = o->next + part * (o->n_pieces + 1);
     for (uint32_t i = part_begin(o, part); i < part_begin(o, part + 1); i++) {
         const uint32_t at = next[piece_of(o, i)]++;
+        __builtin_prefetch(&o->row[at + ORDER_AHEAD], 1);
+        __builtin_prefetch(&o->placed[at + ORDER_AHEAD], 1);
         o->row[at] = o->vertices[i] - o->first;
         o->placed[at] = o->to ? o->to[i] : i;
     }
