@@ -175,7 +175,7 @@ static int fail_no_room(size_t want)
     return sl_fail(SL_ENOMEM,
                    "GPU %d (%s): no room for %.1f MiB more: this process has %.1f MiB of it in "
                    "use%s; %.1f of the GPU's %.1f MiB are free. Lower sampler.batch_size, "
-                   "sampler.fanout or cache.ratio%s",
+                   "sampler.fanout, evaluate.fanout or cache.ratio%s",
                    sl_cuda_gpu.index, sl_cuda_gpu.name, mib(want), mib(used_bytes), of_budget,
                    mib(free_bytes), mib(total_bytes),
                    budget ? ", or raise devices[].memory" : ", or end what else uses the GPU");

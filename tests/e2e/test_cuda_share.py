@@ -185,6 +185,7 @@ def test_a_graph_and_features_of_eight_times_all_budgets(box):
         job["store.placement"] = placement
         job["store.prefer"] = "features"  # most of so little memory is for batches
         job["sampler.batch_size"] = job["evaluate.batch_size"] = 16
+        job["evaluate.fanout"] = [3, 3]  # as in training, a step of which is what is measured
         job["output"] = f"runs/{placement}"
         devices = [gpu(d, memory=bytes_) for d, bytes_ in enumerate(GPU_BUDGETS)]
         return train(box, gpu_job(box, devices, **job))

@@ -265,7 +265,7 @@ TEST(a_budget_is_kept_and_its_message_says_what_to_change)
     SAYS("no room for 8.0 MiB more");
     SAYS("10.0 MiB of it in use");
     SAYS("its budget (devices[].memory) is 16.0 MiB");
-    SAYS("sampler.batch_size, sampler.fanout or cache.ratio, or raise devices[].memory");
+    SAYS("sampler.fanout, evaluate.fanout or cache.ratio, or raise devices[].memory");
     ck_assert_uint_eq(gpu->held(), 10 * MIB);
     // What is kept makes room for another size.
     gpu->memory.free(a, 10 * MIB);

@@ -52,11 +52,14 @@ int sl_buffer_grow(struct sl_buffer *room, const struct sl_device *device,
     sl_buffer_fini(room);
     size_t want = bytes + bytes / 8 + (bytes == 0);
     void *p = place == SL_BUFFER_DEVICE ? device->memory.alloc(want) : device->host_alloc(want);
+    const double mib = (double)want / (1 << 20);
+    if (!p && place == SL_BUFFER_DEVICE && !device->is_host) // it has said what to do
+        return sl_fail_prefix(SL_ENOMEM, "no memory for %.1f MiB of %s", mib, what);
     if (!p)
         return sl_fail_prefix(SL_ENOMEM,
-                              "no memory for %zu MiB of %s: make sampler.batch_size or the fanout "
-                              "smaller",
-                              want >> 20, what);
+                              "no memory for %.1f MiB of %s: make sampler.batch_size, "
+                              "sampler.fanout or evaluate.fanout smaller",
+                              mib, what);
     *room = (struct sl_buffer){.p = p, .bytes = want, .device = device, .place = place};
     return SL_OK;
 }
