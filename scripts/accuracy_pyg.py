@@ -315,6 +315,7 @@ def train_typed(config, seed):
     data, labels = dataset.to_pyg(), torch.from_numpy(dataset.labels())
     splits = ("train", "val", "test")
     split = {name: np.asarray(dataset.arrays[f"{name}_idx"]).astype(np.int64) for name in splits}
+    masked = dict.fromkeys(data.x_dict, config["model"]["input_dropout"])
     for name in set(data.node_types) - set(data.x_dict):  # as sluice has it
         data[name].x = torch.ones(data[name].num_nodes, 1)
     sampler, widths = TypedSampler(dataset), {name: x.size(1) for name, x in data.x_dict.items()}
@@ -327,7 +328,10 @@ def train_typed(config, seed):
         for begin in range(0, len(order), config["sampler"]["batch_size"]):
             seeds = order[begin : begin + config["sampler"]["batch_size"]]
             nodes, layers = sampler.batch(rng, seeds, config["sampler"]["fanout"])
-            x = {name: data[name].x[part] for name, part in nodes.items()}
+            x = {
+                name: functional.dropout(data[name].x[part], masked.get(name, 0))
+                for name, part in nodes.items()
+            }
             optimizer.zero_grad()
             functional.cross_entropy(net(x, layers)[: len(seeds)], labels[seeds]).backward()
             optimizer.step()

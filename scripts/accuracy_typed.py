@@ -49,6 +49,29 @@ def arxiv(jobs):
     return import_types(jobs, "arxiv-typed", features, relations, labels, splits)
 
 
+def cora(jobs):
+    """Papers that cite one another and the words in them. The features of a word are the mean of
+    its papers'; no label is looked at."""
+    import numpy
+
+    source = os.path.join(SHARED_DATA, "cora")
+
+    def array(name):
+        return numpy.load(os.path.join(source, f"{name}.npy"))
+
+    begin, words = array("indptr").astype(numpy.int64), array("node_feat")
+    has = numpy.ascontiguousarray(words[:, words.any(axis=0)] > 0, numpy.float32)
+    features = {"paper": has, "word": has.T @ has / has.sum(axis=0)[:, None]}
+    relations = {
+        ("paper", "cites", "paper"): numpy.stack(
+            [array("indices"), numpy.repeat(numpy.arange(len(has)), numpy.diff(begin))]
+        ),
+        ("paper", "has", "word"): numpy.stack(numpy.nonzero(has)),
+    }
+    splits = {name: array(f"{name}_idx") for name in ("train", "val", "test")}
+    return import_types(jobs, "cora-typed", features, relations, array("node_label"), splits)
+
+
 def planted(jobs):
     return jobs.generate("planted", "typed --nodes 10000")
 
@@ -108,6 +131,10 @@ def job(make, kind, hidden, fanout, batch, lr, epochs, **model):
     }
 
 
+def of_cora(kind, epochs=20, **model):
+    return job(cora, kind, 32, [10, 10], 35, 0.01, epochs, input_dropout=0.5, **model)
+
+
 HEADS = {"heads": 4, "attention_dropout": 0.0}
 # As scripts/accuracy has its own.
 TYPED = {
@@ -117,6 +144,13 @@ TYPED = {
         "rgatv2": (job(arxiv, "rgatv2", 64, [10, 5], 1024, 0.005, 5, **HEADS), None),
         "rgcn": (job(arxiv, "rgcn", 64, [10, 5], 1024, 0.005, 5), None),
         "hgt": (job(arxiv, "hgt", 64, [10, 5], 1024, 0.005, 5, heads=4), None),
+    },
+    "cora": {
+        "rsage": (of_cora("rsage"), None),
+        "rgat": (of_cora("rgat", **HEADS), None),
+        "rgatv2": (of_cora("rgatv2", **HEADS), None),
+        "rgcn": (of_cora("rgcn"), None),
+        "hgt": (of_cora("hgt", 40, heads=4), None),
     },
     "planted": {
         "rsage": (job(planted, "rsage", 64, [10, 10], 256, 0.01, 10), 0.82),

@@ -94,6 +94,7 @@ def test_bits_are_those_of_one_node_whatever_it_has(box, kind, n, changes):
 @cases(
     ("rsage", 2, {}),
     ("rgat", 3, {"model.heads": 2, "sampler.kind": "labor"}),
+    ("rgatv2", 2, {"model.heads": 2}),
 )
 def test_bits_of_a_graph_of_several_types_are_those_of_one_node(box, kind, n, changes):
     changes = {"dataset": papers(box), "model.kind": kind, "sampler.expand": "new", **changes}
