@@ -120,9 +120,22 @@ def default_signals():
     """In a child before its program: no signal is ignored or blocked. A script that starts the
     tests in the background, or nohup, hands such on, and a command that inherits them cannot be
     interrupted."""
-    for number in set(signal.Signals) - {signal.SIGKILL, signal.SIGSTOP}:
+    for number in SETTABLE:
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+# What one may set; Python ignores two of them, and gives these back to all that it starts.
+SETTABLE = set(signal.Signals) - {signal.SIGKILL, signal.SIGSTOP}
+OF_PYTHON = {signal.SIGPIPE, signal.SIGXFSZ}
+
+
+def before_the_program():
+    """default_signals where this process has something to hand on, else nothing to do: a child that
+    runs Python before its program is a copy of this process, ten milliseconds of the processor."""
+    ignored = (signal.getsignal(n) is signal.SIG_IGN for n in SETTABLE - OF_PYTHON)
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    return default_signals if blocked or any(ignored) else None
 
 
 class Running:
@@ -142,7 +155,7 @@ class Running:
                 cwd=box.folder,
                 env=env,
                 start_new_session=True,
-                preexec_fn=default_signals,
+                preexec_fn=before_the_program(),
             )
 
     def output(self):

@@ -5,10 +5,12 @@ test_cli_import.c."""
 
 import hashlib
 import os
+import re
+import subprocess
 
 import numpy as np
 
-from harness import read_json, small_job
+from harness import BIN, read_json, small_job
 
 
 def digest_of(folder):
@@ -73,3 +75,11 @@ def test_help(box):
         result = box.sluice(*command.split(), "--help").ok()
         assert not result.err and "sluice" in result.out, str(result)
         assert not command or "xample" in result.out, f"no example\n{result}"
+
+
+def test_doctor_knows_the_library_of_the_page_and_commands_do_not_load_it(box):
+    found = box.sluice("doctor", "-o", "json").json()["checks"]["libraries"]["found"]
+    assert re.search(r"libmicrohttpd \d+\.\d", found), found
+    program = os.path.join(BIN, "sluice")
+    needed = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
+    assert "libzmq" in needed and not re.search("microhttpd|gnutls", needed), needed

@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 
-from harness import ROOT
+from harness import ROOT, Running
 
 # Cases NAME[:LIMIT]; each name is a body. `never` ends by being killed only.
 CASES = """
@@ -103,3 +103,16 @@ def test_cases_get_default_signals(box):
 
     rc, out = run(box, "asks", preexec_fn=ignore)
     assert rc == 0, out
+
+
+def test_commands_get_default_signals(box):
+    """Whatever the test itself ignores or blocks, and Python for it."""
+    env = box.environment()
+    show = ["/bin/grep", "-E", "^Sig(Blk|Ign)", "/proc/self/status"]
+    plain = "SigBlk:\t0000000000000000\nSigIgn:\t0000000000000000\n"
+    assert Running(box, show, env).wait().ok().out == plain
+    signal.signal(signal.SIGQUIT, signal.SIG_IGN)
+    assert Running(box, show, env).wait().ok().out == plain
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+    assert Running(box, show, env).wait().ok().out == plain
