@@ -274,6 +274,9 @@ struct sl_gemm_bias_act_args {
     const float *bias; // (n) or NULL
     enum sl_activation act;
     struct sl_dropout dropout; // where it is on, ldc is n
+    // On cores: what c becomes as bf16, too, as of bias_act_bf16; or NULL. GPUs refuse it.
+    uint16_t *c_bf16; // (m, ldc_bf16)
+    uint64_t ldc_bf16;
 };
 
 // The backward of bias_act as a part of what reads dy (rows, dim) first. All zero: nothing to do.

@@ -129,7 +129,9 @@ int sl_cpu_gemm_bias_act(const struct sl_gemm_bias_act_args *args, struct sl_mem
         .dim = (uint32_t)args->n,
         .bias = args->bias,
         .act = args->act,
-        .dropout = sl_cpu_dropout_is_on(&args->dropout) ? &args->dropout : NULL};
+        .dropout = sl_cpu_dropout_is_on(&args->dropout) ? &args->dropout : NULL,
+        .rounded = args->c_bf16,
+        .rounded_ld = args->ldc_bf16};
     struct sl_cpu_gemm g = {
         .ta = SL_NO_TRANS,
         .tb = SL_TRANS,

@@ -108,9 +108,11 @@ SL_INLINE uint64_t per_line(struct sl_cpu_rows x)
 
 SL_INLINE void prefetch_rows(struct sl_cpu_rows x, uint64_t begin, uint64_t end, uint64_t columns)
 {
-    for (uint64_t i = begin; i < end; i++)
-        for (uint64_t j = 0; j < columns; j += per_line(x))
-            __builtin_prefetch(sl_cpu_rows_from(x, i * x.ld + j).p, 0, 2);
+    const uint64_t each = x.bf16 ? sizeof(uint16_t) : sizeof(float);
+    const char *row = sl_cpu_rows_from(x, begin * x.ld).p;
+    for (uint64_t i = begin; i < end; i++, row += x.ld * each)
+        for (uint64_t j = 0; j < columns * each; j += SL_CACHE_LINE)
+            __builtin_prefetch(row + j, 0, 2);
 }
 
 // A part of k: words k0 on of a pair of operands.

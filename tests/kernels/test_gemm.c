@@ -543,6 +543,21 @@ static int one_after_the_other(struct suite *t, struct sl_gemm_bias_act_args arg
                             &whole.dropout);
 }
 
+// What is rounded beside c is c, rounded; what is behind its columns stays.
+static void compare_rounded(struct suite *t, struct sl_gemm_bias_act_args args)
+{
+    const uint64_t ld = args.ldc_bf16 = args.n + t_random_below(t, 9);
+    uint16_t *got = args.c_bf16 = t_alloc(t, args.m * ld * sizeof *got, t_random_below(t, 4) * 2);
+    uint16_t *want = t_copy(t, got, args.m * ld * sizeof *got, 0);
+    t_expect_ok(t, t->dev->gemm_bias_act(&args, t_ws(t, t->dev)), "dev, c as bf16 too");
+    for (uint64_t i = 0; args.n > 0 && i < args.m; i++)
+        t_expect_ok(t,
+                    t->ref->bias_act_bf16(args.c + i * args.ldc, 1, (uint32_t)args.n, NULL,
+                                          SL_ACT_NONE, NULL, NULL, want + i * ld, ld),
+                    "rounded");
+    t_same_bits(t, "c as bf16", got, want, args.m * ld * sizeof *got);
+}
+
 static void compare_fused(struct suite *t, struct sl_gemm_bias_act_args args, bool biased)
 {
     if (!t_affords(t, (double)args.m * (double)args.n * (double)args.k / 8))
@@ -570,6 +585,9 @@ static void compare_fused(struct suite *t, struct sl_gemm_bias_act_args args, bo
         sl_kernels_set_threads(*threads);
         float *got = args.c = t_copy(t, before, bytes, 0);
         float *again = t_copy(t, before, bytes, random_skew(t));
+        if (t->device->is_host)
+            compare_rounded(t, args);
+        memcpy(got, before, bytes);
         t_expect_ok(t, t->dev->gemm_bias_act(&args, t_ws(t, t->dev)), "dev");
         // As for gemm; an activation of slope 1 at most makes no error larger, and what dropout
         // leaves is doubled at most.
