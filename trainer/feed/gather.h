@@ -101,7 +101,7 @@ enum sl_gather_way {
 // A batch where it is computed with.
 struct sl_batch_buffer {
     struct sl_block_view block; // of the last batch
-    // (n_input, feat_dim) its features: f32, or f16 as of `half`; the first of them alone as of
+    // (n_input, feat_dim) its features: f32, or f16 as of `half`; the first alone, or as bf16, as of
     // `near_rows`; behind them those of its edges (edge_rows.h); of types as typed_block.h has them
     void *x;
     struct sl_buffer arrays; // the block's copy on a GPU

@@ -370,17 +370,18 @@ static void take_source(const struct sl_model *model, struct sl_block_view block
                         const void *x, struct sl_layer_tape *tape)
 {
     const struct sl_layer_tail_tape *before = l > 0 ? &model->around_tape[l - 1] : NULL;
-    tape->half_dtype = before ? SL_DTYPE_BF16 : SL_DTYPE_F16;
+    tape->half_dtype = before || model->table.rows ? SL_DTYPE_BF16 : SL_DTYPE_F16;
     if (before) {
         tape->x = before->y;
         tape->half = before->rounded;
-    } else if (model->half) {
-        tape->half = x;
-    } else {
-        tape->x = x;
-        tape->table = model->table;
-        tape->table.nodes = sl_view_nodes(block);
+        return;
     }
+    if (model->half)
+        tape->half = x;
+    else
+        tape->x = x;
+    tape->table = model->table;
+    tape->table.nodes = sl_view_nodes(block);
 }
 
 // One layer and what surrounds it; the output is in model->around_tape[l]. x: features.
@@ -445,6 +446,7 @@ bool sl_model_take_table(struct sl_model *model, const struct sl_dataset *ds)
         return false;
     model->table = (struct sl_layer_table){
         .rows = ds->feat, .dtype = ds->feat_dtype, .n_rows = (uint32_t)ds->n_nodes};
+    model->half = sl_layer_rounds(&model->env); // products alone read the rows that are copied
     return true;
 }
 
