@@ -614,6 +614,8 @@ int sl_check_gemm_bias_act(const struct sl_gemm_bias_act_args *args, struct sl_m
     WANT((int)args->act >= SL_ACT_NONE && (int)args->act <= SL_ACT_LEAKY_RELU,
          "%d is no activation", (int)args->act);
     WANT(args->n <= UINT32_MAX, "%llu columns: wanted less than 2^32", (unsigned long long)args->n);
+    WANT(!args->c_bf16 || args->ldc_bf16 >= args->n, "rows of bf16 are %llu apart: wanted %llu",
+         (unsigned long long)args->ldc_bf16, (unsigned long long)args->n);
     if (args->dropout.rate != 0.0f && args->n > 0) {
         WANT(args->ldc == args->n, "dropout of rows that are not dense");
         SL_TRY(sl_check_dropout(args->c, args->m, (uint32_t)args->n, &args->dropout));

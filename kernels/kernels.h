@@ -42,8 +42,8 @@ enum sl_precision {
     SL_PRECISION_BF16, // operands rounded to bf16, products accumulated in f32
     SL_PRECISION_TF32, // operands rounded to tf32 where the device has it (CUDA); F32 elsewhere
     // Added to BF16: these operands are bf16 in memory, too, and have been rounded by whoever wrote
-    // them. A2 and B2 are of the second product of gemm_bias_act and weight_gradients. CUDA (and
-    // ref); cpu refuses them (SL_EUNSUPPORTED).
+    // them, so bits are those of operands of f32. A2 and B2 are of the second product of
+    // gemm_bias_act and weight_gradients.
     SL_PRECISION_A = 4,
     SL_PRECISION_B = 8,
     SL_PRECISION_A2 = 16,
@@ -87,7 +87,7 @@ struct sl_csr_view {
 struct sl_aggregate_args {
     struct sl_csr_view csr;
     uint32_t dim;
-    enum sl_dtype x_dtype;    // F32 or F16; on GPUs BF16 too
+    enum sl_dtype x_dtype;    // F32, F16 or BF16
     const void *x;            // (n_src, dim), of BF16 (n_src, x_ld)
     uint64_t x_ld;            // of BF16
     const float *row_scale;   // (n_dst) or NULL
@@ -96,7 +96,7 @@ struct sl_aggregate_args {
     const float *self_scale;  // (n_self) or NULL
     uint32_t n_self;
     float *y; // (n_dst, dim), assigned
-    // On GPUs, with y NULL: the sums go there, rounded to bf16 (nearest, ties to even); what is
+    // With y NULL: the sums go there, rounded to bf16 (nearest, ties to even); what is
     // behind dim columns stays.
     uint16_t *y_bf16; // (n_dst, y_ld)
     uint64_t y_ld;
@@ -212,11 +212,11 @@ struct sl_aggregate_heads_args {
 struct sl_aggregate_max_args {
     struct sl_csr_view csr;
     uint32_t dim;
-    enum sl_dtype x_dtype; // F32 or F16; on GPUs BF16 too
+    enum sl_dtype x_dtype; // F32, F16 or BF16
     const void *x;         // (n_src, dim), of BF16 (n_src, x_ld)
     uint64_t x_ld;         // of BF16
     float *y;              // out (n_dst, dim)
-    uint16_t *y_bf16;      // on GPUs with y NULL, as of struct sl_aggregate_args
+    uint16_t *y_bf16;      // with y NULL, as of struct sl_aggregate_args
     uint64_t y_ld;
     // out (n_dst, dim) the edge that an element came from, the first of equals; UINT32_MAX for
     // none. NULL where backward is not asked for.
@@ -274,12 +274,15 @@ struct sl_gemm_bias_act_args {
     const float *bias; // (n) or NULL
     enum sl_activation act;
     struct sl_dropout dropout; // where it is on, ldc is n
+    // On cores: what c becomes as bf16, too, as of bias_act_bf16; or NULL. GPUs refuse it.
+    uint16_t *c_bf16; // (m, ldc_bf16)
+    uint64_t ldc_bf16;
 };
 
 // The backward of bias_act as a part of what reads dy (rows, dim) first. All zero: nothing to do.
 struct sl_bias_act_gradient {
     const void *y;      // (rows, dim) the output, where the activation asks for it
-    uint64_t y_bf16_ld; // not 0: y is bf16 in memory, (rows, y_bf16_ld), on GPUs; else f32
+    uint64_t y_bf16_ld; // not 0: y is bf16 in memory, (rows, y_bf16_ld); else f32
     enum sl_activation act;
     struct sl_dropout dropout;
     float *dbias; // (dim) += or NULL
@@ -447,15 +450,15 @@ struct sl_kernels {
 
     // out (rows, ld) bf16 = what bias_act makes of x (rows, dim), rounded to the nearest, ties to
     // the even one; what is behind dim columns stays. y (rows, dim; may be x) is the same in f32,
-    // or NULL. Without bias, activation and dropout it is a conversion. CUDA (and ref); cpu refuses
-    // it (SL_EUNSUPPORTED).
+    // or NULL. Without bias, activation and dropout it is a
+    // conversion.
     int (*bias_act_bf16)(const float *x, uint64_t rows, uint32_t dim, const float *bias,
                          enum sl_activation act, const struct sl_dropout *dropout, float *y,
                          uint16_t *out, uint64_t ld);
 
     // Backward of bias_act from its output y: dy = dy * mask * act', in place; dbias (dim) +=
     // column sums of the result when dbias is not NULL.
-    // y_bf16_ld: not 0 on GPUs where y is bf16 in memory, (rows, y_bf16_ld).
+    // y_bf16_ld: not 0 where y is bf16 in memory, (rows, y_bf16_ld).
     int (*bias_act_backward)(float *dy, const void *y, uint64_t y_bf16_ld, uint64_t rows,
                              uint32_t dim, enum sl_activation act, const struct sl_dropout *dropout,
                              float *dbias);

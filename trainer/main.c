@@ -228,6 +228,7 @@ static int work(void *ctx)
     p->gather.near_rows = !reads && !sl_features_kinds[fits].reads &&
                           !sl_cache_keeps(p->config.cache.policy) &&
                           sl_model_take_table(&p->model, &p->dataset);
+    p->gather.half |= p->gather.near_rows && p->model.half;
     SL_TRY(place_features(p));
     SL_TRY(open_store(p));
     SL_TRY(open_rows(p));

@@ -38,10 +38,12 @@ enum {
     PREFETCH_EDGES = 12,
 };
 
+enum { F32, F16, BF16 };
+
 // The compile-time flags of one variant.
 struct variant {
     enum sl_isa simd;
-    int half;     // x is f16
+    int format;   // of x: F32, F16, BF16
     int weighted; // edge_weight
     int scaled;   // col_scale
 };
@@ -49,10 +51,25 @@ struct variant {
 SL_INLINE void load(const struct sl_aggregate_args *args, struct variant kind, uint64_t at,
                     sl_v8 *out)
 {
-    if (kind.half)
+    if (kind.format == F16)
         sl_v8_from_half(kind.simd, (const uint16_t *)args->x + at, out);
+    else if (kind.format == BF16)
+        sl_v8_from_bf16((const uint16_t *)args->x + at, out);
     else
         *out = *(const sl_v8_at *)((const float *)args->x + at);
+}
+
+SL_INLINE float load_one(const struct sl_aggregate_args *args, struct variant kind, uint64_t at)
+{
+    return kind.format == F16    ? sl_half_to_float(((const uint16_t *)args->x)[at])
+           : kind.format == BF16 ? sl_bf16_to_float(((const uint16_t *)args->x)[at])
+                                 : ((const float *)args->x)[at];
+}
+
+// Elements from one row of x to the next.
+SL_INLINE uint64_t pitch_of(const struct sl_aggregate_args *args, struct variant kind)
+{
+    return kind.format == BF16 ? args->x_ld : args->dim;
 }
 
 SL_INLINE float edge_factor(const struct sl_aggregate_args *args, struct variant kind,
@@ -68,7 +85,7 @@ SL_INLINE void aggregate_chunk(const struct sl_aggregate_args *args, struct vari
                                uint32_t row, uint32_t first, int n_vectors)
 {
     const uint32_t *indices = args->csr.indices;
-    uint64_t dim = args->dim;
+    const uint64_t pitch = pitch_of(args, kind);
     uint32_t begin = args->csr.indptr[row], end = args->csr.indptr[row + 1];
     uint32_t last = args->csr.indptr[args->csr.n_dst] - 1; // unused when there is no edge
     sl_v8 sum[CHUNK / SL_LANES_8];
@@ -79,19 +96,20 @@ SL_INLINE void aggregate_chunk(const struct sl_aggregate_args *args, struct vari
     for (uint32_t e = begin; e < end; e++) {
         uint32_t source = indices[e];
         uint32_t ahead = indices[SL_MIN(e + PREFETCH_EDGES, last)];
-        sl_prefetch_row(args->x, kind.half, ahead * dim + first, (uint32_t)n_vectors * SL_LANES_8);
+        sl_prefetch_row(args->x, kind.format != F32, ahead * pitch + first,
+                        (uint32_t)n_vectors * SL_LANES_8);
         sl_v8 x;
         if (kind.weighted || kind.scaled) {
             float factor = edge_factor(args, kind, e, source);
 #pragma GCC unroll 8
             for (int v = 0; v < n_vectors; v++) {
-                load(args, kind, source * dim + first + (uint32_t)(v * SL_LANES_8), &x);
+                load(args, kind, source * pitch + first + (uint32_t)(v * SL_LANES_8), &x);
                 sum[v] += factor * x;
             }
         } else {
 #pragma GCC unroll 8
             for (int v = 0; v < n_vectors; v++) {
-                load(args, kind, source * dim + first + (uint32_t)(v * SL_LANES_8), &x);
+                load(args, kind, source * pitch + first + (uint32_t)(v * SL_LANES_8), &x);
                 sum[v] += x;
             }
         }
@@ -102,14 +120,17 @@ SL_INLINE void aggregate_chunk(const struct sl_aggregate_args *args, struct vari
     float self_scale = has_self ? args->self_scale[row] : 0.0f;
 #pragma GCC unroll 8
     for (int v = 0; v < n_vectors; v++) {
-        uint64_t at = row * dim + first + (uint32_t)(v * SL_LANES_8);
+        const uint32_t column = first + (uint32_t)(v * SL_LANES_8);
         sum[v] *= row_scale;
         if (has_self) { // not a multiplication by 0: an infinite x must not become a NaN
             sl_v8 x;
-            load(args, kind, at, &x);
+            load(args, kind, row * pitch + column, &x);
             sum[v] += self_scale * x;
         }
-        *(sl_v8_at *)(args->y + at) = sum[v];
+        if (args->y)
+            *(sl_v8_at *)(args->y + row * (uint64_t)args->dim + column) = sum[v];
+        else
+            sl_v8_to_bf16(&sum[v], args->y_bf16 + row * args->y_ld + column);
     }
 }
 
@@ -129,14 +150,13 @@ SL_INLINE void aggregate_rest(const struct sl_aggregate_args *args, struct varia
 SL_INLINE void aggregate_narrow(const struct sl_aggregate_args *args, struct variant kind,
                                 uint32_t row)
 {
-    uint64_t dim = args->dim;
+    const uint64_t dim = args->dim, pitch = pitch_of(args, kind);
     float sum[SL_LANES] = {0}, x[SL_LANES] = {0};
     for (uint32_t e = args->csr.indptr[row]; e < args->csr.indptr[row + 1]; e++) {
         uint32_t source = args->csr.indices[e];
         float factor = kind.weighted || kind.scaled ? edge_factor(args, kind, e, source) : 1.0f;
         for (uint32_t c = 0; c < dim; c++)
-            x[c] = kind.half ? sl_half_to_float(((const uint16_t *)args->x)[source * dim + c])
-                             : ((const float *)args->x)[source * dim + c];
+            x[c] = load_one(args, kind, source * pitch + c);
         for (uint32_t c = 0; c < SL_LANES; c++)
             sum[c] += factor * x[c];
     }
@@ -144,10 +164,11 @@ SL_INLINE void aggregate_narrow(const struct sl_aggregate_args *args, struct var
     for (uint32_t c = 0; c < dim; c++) {
         float y = args->row_scale ? args->row_scale[row] * sum[c] : sum[c];
         if (has_self)
-            y += args->self_scale[row] *
-                 (kind.half ? sl_half_to_float(((const uint16_t *)args->x)[row * dim + c])
-                            : ((const float *)args->x)[row * dim + c]);
-        args->y[row * dim + c] = y;
+            y += args->self_scale[row] * load_one(args, kind, row * pitch + c);
+        if (args->y)
+            args->y[row * dim + c] = y;
+        else
+            args->y_bf16[row * args->y_ld + c] = sl_float_to_bf16(y);
     }
 }
 
@@ -174,7 +195,7 @@ SL_INLINE void aggregate_rows(const struct piece *piece, struct variant kind, ui
             aggregate_chunk(args, kind, row, c, CHUNK / SL_LANES_8);
         if (piece->to < dim)
             continue;
-#pragma GCC unroll 1 // one call for both: it is four bodies in each of 24 functions
+#pragma GCC unroll 1 // one call for both: it is four bodies in each of 36 functions
         for (int last = cut.whole == 0; last < 2; last++)
             aggregate_rest(args, kind, row, last ? cut.first_rest : 0, last ? cut.rest : cut.whole);
     }
@@ -185,19 +206,24 @@ SL_INLINE void aggregate_rows(const struct piece *piece, struct variant kind, ui
     {                                                                                              \
         aggregate_rows(context, (struct variant){simd, __VA_ARGS__}, begin, end);                  \
     }
-VARIANT(f32, 0, 0, 0)
-VARIANT(f32_weighted, 0, 1, 0)
-VARIANT(f32_scaled, 0, 0, 1)
-VARIANT(f32_weighted_scaled, 0, 1, 1)
-VARIANT(f16, 1, 0, 0)
-VARIANT(f16_weighted, 1, 1, 0)
-VARIANT(f16_scaled, 1, 0, 1)
-VARIANT(f16_weighted_scaled, 1, 1, 1)
+VARIANT(f32, F32, 0, 0)
+VARIANT(f32_weighted, F32, 1, 0)
+VARIANT(f32_scaled, F32, 0, 1)
+VARIANT(f32_weighted_scaled, F32, 1, 1)
+VARIANT(f16, F16, 0, 0)
+VARIANT(f16_weighted, F16, 1, 0)
+VARIANT(f16_scaled, F16, 0, 1)
+VARIANT(f16_weighted_scaled, F16, 1, 1)
+VARIANT(bf16, BF16, 0, 0)
+VARIANT(bf16_weighted, BF16, 1, 0)
+VARIANT(bf16_scaled, BF16, 0, 1)
+VARIANT(bf16_weighted_scaled, BF16, 1, 1)
 
-// By half, weighted, scaled.
-static sl_cpu_rows_fn *const variants[2][2][2] = {
+// By format, weighted, scaled.
+static sl_cpu_rows_fn *const variants[3][2][2] = {
     {{rows_f32, rows_f32_scaled}, {rows_f32_weighted, rows_f32_weighted_scaled}},
     {{rows_f16, rows_f16_scaled}, {rows_f16_weighted, rows_f16_weighted_scaled}},
+    {{rows_bf16, rows_bf16_scaled}, {rows_bf16_weighted, rows_bf16_weighted_scaled}},
 };
 
 // ---- parts --------------------------------------------------------------------------------------
@@ -242,12 +268,12 @@ static void run_part(void *context, uint32_t part)
 int sl_cpu_aggregate(const struct sl_aggregate_args *args)
 {
     SL_TRY(sl_check_aggregate(args));
-    if (args->x_dtype == SL_DTYPE_BF16 || args->y_bf16)
-        return sl_fail(SL_EUNSUPPORTED, "aggregate: rows that are bf16 in memory are for GPUs");
+    const int format = args->x_dtype == SL_DTYPE_F16    ? F16
+                       : args->x_dtype == SL_DTYPE_BF16 ? BF16
+                                                        : F32;
     struct job job = {
         .args = args,
-        .body = variants[args->x_dtype == SL_DTYPE_F16][args->edge_weight != NULL]
-                        [args->col_scale != NULL],
+        .body = variants[format][args->edge_weight != NULL][args->col_scale != NULL],
         .n_parts =
             sl_cpu_edge_parts(&args->csr, (uint64_t)args->dim * sl_dtype_bytes(args->x_dtype)),
     };

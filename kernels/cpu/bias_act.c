@@ -31,6 +31,7 @@
 enum {
     BLOCK_ELEMENTS = 2048,
     GRAIN_ELEMENTS = 1 << 14,
+    WIDE = 512,        // columns of bf16 that are widened at once
     STRIP = 1024,      // columns of sums in one pass
     SUMS = 16 * STRIP, // floats on the stack
 };
@@ -121,18 +122,34 @@ static void activate(enum sl_activation act, const float *bias, float *y, uint64
         elu_span(y, rows * dim);
 }
 
+SL_SIMD_VOID(round_rows,
+             (const float *restrict y, uint64_t rows, uint32_t width, uint16_t *restrict to,
+              uint64_t ld),
+             (y, rows, width, to, ld))
+{
+    for (uint64_t r = 0; r < rows; r++)
+        sl_round_span(y + r * width, width, to + r * ld);
+}
+
+// Of y (rows, width) dense, which are columns first on of rows `row` on: several rows of all
+// columns, or one.
+static void follow(const struct sl_cpu_epilogue *e, uint64_t row, uint64_t rows, uint32_t first,
+                   uint32_t width, float *y)
+{
+    activate(e->act, e->bias ? e->bias + first : NULL, y, rows, width);
+    if (e->dropout)
+        sl_cpu_dropout_span(e->dropout, row * e->dim + first, rows * width, y);
+    if (e->rounded)
+        round_rows(y, rows, width, e->rounded + row * e->rounded_ld + first, e->rounded_ld);
+}
+
 void sl_cpu_epilogue_apply(const struct sl_cpu_epilogue *e, uint64_t begin, uint64_t end,
                            uint32_t first, uint32_t last)
 {
     const uint32_t width = last - first;
     const uint64_t step = width == e->ld ? block_rows(width) : 1;
-    for (uint64_t row = begin; row < end; row += step) {
-        const uint64_t rows = SL_MIN(step, end - row);
-        float *y = e->y + row * e->ld + first;
-        activate(e->act, e->bias ? e->bias + first : NULL, y, rows, width);
-        if (e->dropout)
-            sl_cpu_dropout_span(e->dropout, row * e->dim + first, rows * width, y);
-    }
+    for (uint64_t row = begin; row < end; row += step)
+        follow(e, row, SL_MIN(step, end - row), first, width, e->y + row * e->ld + first);
 }
 
 static void epilogue_rows(void *context, uint64_t begin, uint64_t end)
@@ -143,7 +160,7 @@ static void epilogue_rows(void *context, uint64_t begin, uint64_t end)
 
 void sl_cpu_epilogue_pass(const struct sl_cpu_epilogue *e, uint64_t rows)
 {
-    if (e->bias || e->act != SL_ACT_NONE || e->dropout)
+    if (e->bias || e->act != SL_ACT_NONE || e->dropout || e->rounded)
         sl_cpu_parallel_range(rows, GRAIN_ELEMENTS / e->dim, 1, epilogue_rows, (void *)e);
 }
 
@@ -151,10 +168,33 @@ int sl_cpu_bias_act(float *y, uint64_t rows, uint32_t dim, const float *bias,
                     enum sl_activation act, const struct sl_dropout *dropout)
 {
     SL_TRY(sl_check_bias_act(y, rows, dim, bias, act, dropout));
-    const struct sl_cpu_epilogue e = {y,    dim, dim,
-                                      bias, act, sl_cpu_dropout_is_on(dropout) ? dropout : NULL};
+    const struct sl_cpu_epilogue e = {
+        y, dim, dim, bias, act, sl_cpu_dropout_is_on(dropout) ? dropout : NULL, NULL, 0};
     sl_cpu_epilogue_pass(&e, rows);
     return SL_OK;
+}
+
+struct rounding {
+    struct sl_cpu_epilogue of; // y: NULL where f32 is not wanted
+    const float *x;
+};
+
+static void rounding_rows(void *context, uint64_t begin, uint64_t end)
+{
+    const struct rounding *r = context;
+    const struct sl_cpu_epilogue *e = &r->of;
+    const uint32_t dim = e->dim;
+    const uint64_t step = block_rows(dim);
+    float block[BLOCK_ELEMENTS];
+    for (uint64_t row = begin; row < end; row += step)
+        for (uint32_t first = 0; first < dim; first += BLOCK_ELEMENTS) {
+            const uint64_t rows = SL_MIN(step, end - row), at = row * dim + first;
+            const uint32_t width = SL_MIN(dim - first, (uint32_t)BLOCK_ELEMENTS);
+            memcpy(block, r->x + at, rows * width * sizeof *block);
+            follow(e, row, rows, first, width, block);
+            if (e->y)
+                memcpy(e->y + at, block, rows * width * sizeof *block);
+        }
 }
 
 int sl_cpu_bias_act_bf16(const float *x, uint64_t rows, uint32_t dim, const float *bias,
@@ -162,7 +202,11 @@ int sl_cpu_bias_act_bf16(const float *x, uint64_t rows, uint32_t dim, const floa
                          uint16_t *out, uint64_t ld)
 {
     SL_TRY(sl_check_bias_act_bf16(x, rows, dim, bias, act, dropout, y, out, ld));
-    return sl_fail(SL_EUNSUPPORTED, "bias_act_bf16: rows that are bf16 in memory are for GPUs");
+    struct rounding r = {
+        .of = {y, dim, dim, bias, act, sl_cpu_dropout_is_on(dropout) ? dropout : NULL, out, ld},
+        .x = x};
+    sl_cpu_parallel_range(rows, GRAIN_ELEMENTS / dim, 1, rounding_rows, &r);
+    return SL_OK;
 }
 
 // ---- backward -----------------------------------------------------------------------------------
@@ -193,22 +237,49 @@ SL_SIMD_VOID(elu_slope, (float *restrict dy, const float *restrict y, uint64_t n
     }
 }
 
-// dy = dy * mask * act' for n elements from `at` on.
-static void mask_span(const struct sl_cpu_prologue *p, uint64_t at, uint64_t n)
+// dy = dy * act' for n elements, of relu with the mask.
+static void slope_span(const struct sl_bias_act_gradient *of, float *dy, const float *y, uint64_t n)
 {
-    const struct sl_bias_act_gradient *of = &p->of;
-    float *dy = p->dy + at, rate = of->dropout.rate;
-    const float *y = of->y ? (const float *)of->y + at : NULL;
-    if (of->act == SL_ACT_RELU) {
+    const float rate = of->dropout.rate;
+    if (of->act == SL_ACT_RELU)
         relu_mask(dy, y, n, 1.0f / (1.0f - rate));
-        return;
-    }
-    if (sl_cpu_dropout_is_on(&of->dropout))
-        sl_cpu_dropout_span(&of->dropout, at, n, dy);
-    if (of->act == SL_ACT_LEAKY_RELU)
+    else if (of->act == SL_ACT_LEAKY_RELU)
         leaky_relu_slope(dy, y, n);
     else if (of->act == SL_ACT_ELU)
         elu_slope(dy, y, n, 1.0f - rate);
+}
+
+SL_SIMD_VOID(widen_span, (const uint16_t *restrict x, uint64_t n, float *restrict to), (x, n, to))
+{
+    for (uint64_t i = 0; i < n; i++)
+        to[i] = sl_bf16_to_float(x[i]);
+}
+
+// The same by a row of y that is bf16.
+static void slope_row(const struct sl_bias_act_gradient *of, float *dy, const uint16_t *y,
+                      uint64_t n)
+{
+    float wide[WIDE];
+    for (uint64_t i = 0; i < n; i += WIDE) {
+        const uint64_t some = SL_MIN(n - i, (uint64_t)WIDE);
+        widen_span(y + i, some, wide);
+        slope_span(of, dy + i, wide, some);
+    }
+}
+
+// dy = dy * mask * act' for `rows` rows from `row` on.
+static void mask_rows(const struct sl_cpu_prologue *p, uint64_t row, uint64_t rows)
+{
+    const struct sl_bias_act_gradient *of = &p->of;
+    const uint64_t at = row * p->dim, n = rows * p->dim;
+    if (of->act != SL_ACT_RELU && sl_cpu_dropout_is_on(&of->dropout))
+        sl_cpu_dropout_span(&of->dropout, at, n, p->dy + at);
+    if (of->act == SL_ACT_NONE)
+        return;
+    if (!of->y_bf16_ld)
+        slope_span(of, p->dy + at, (const float *)of->y + at, n);
+    for (uint64_t r = row; of->y_bf16_ld && r < row + rows; r++)
+        slope_row(of, p->dy + r * p->dim, (const uint16_t *)of->y + r * of->y_bf16_ld, p->dim);
 }
 
 // sums[c] += column c of (rows, width) at dy; four rows a step so that sums are loaded less often.
@@ -238,7 +309,7 @@ static void backward_rows(const struct sl_cpu_prologue *p, uint64_t begin, uint6
     for (uint64_t row = begin; row < end; row += step) {
         const uint64_t rows = SL_MIN(step, end - row), at = row * p->dim;
         if (masks)
-            mask_span(p, at, rows * p->dim);
+            mask_rows(p, row, rows);
         if (sums)
             add_columns(p->dy + at + first, rows, p->dim, width, sums);
     }
@@ -323,10 +394,10 @@ int sl_cpu_bias_act_backward(float *dy, const void *y, uint64_t y_bf16_ld, uint6
                              float *dbias)
 {
     SL_TRY(sl_check_bias_act_backward(dy, y, y_bf16_ld, rows, dim, act, dropout, dbias));
-    if (y_bf16_ld)
-        return sl_fail(SL_EUNSUPPORTED, "bias_act_backward: rows of bf16 are for GPUs");
-    struct sl_cpu_prologue p = {
-        .dy = dy, .rows = rows, .dim = dim, .of = {.y = y, .act = act, .dbias = dbias}};
+    struct sl_cpu_prologue p = {.dy = dy,
+                                .rows = rows,
+                                .dim = dim,
+                                .of = {.y = y, .y_bf16_ld = y_bf16_ld, .act = act, .dbias = dbias}};
     if (dropout)
         p.of.dropout = *dropout;
     if (sl_gradient_changes(&p.of))

@@ -87,6 +87,8 @@ struct sl_cpu_epilogue {
     const float *bias; // (dim) or NULL
     enum sl_activation act;
     const struct sl_dropout *dropout; // NULL when off; element (i, j) is i * dim + j
+    uint16_t *rounded;                // (rows, rounded_ld) what y becomes, as bf16; or NULL
+    uint64_t rounded_ld;
 };
 
 // Rows begin .. end of columns first .. last, by the calling thread; all of `rows`, by all threads.
@@ -145,9 +147,20 @@ void sl_cpu_gemm_set_lists(enum sl_cpu_lists lists);
 // Two matrices, which are multiplied along k.
 struct sl_cpu_operands {
     uint64_t k;
-    const float *a, *b; // op(a) (m, k), op(b) (k, n)
+    const void *a, *b; // op(a) (m, k), op(b) (k, n): f32, or bf16
     uint64_t lda, ldb;
+    int a_bf16, b_bf16;
 };
+
+static inline struct sl_cpu_rows sl_cpu_rows_a(const struct sl_cpu_operands *of)
+{
+    return (struct sl_cpu_rows){of->a, of->lda, of->a_bf16};
+}
+
+static inline struct sl_cpu_rows sl_cpu_rows_b(const struct sl_cpu_operands *of)
+{
+    return (struct sl_cpu_rows){of->b, of->ldb, of->b_bf16};
+}
 
 // c (m, n) = alpha op(a) op(b) + beta c, row-major; of[1] adds a second such product in the same
 // pass over c, with the bits of one after the other. Sizes are at least 1, but of[1].k may be 0.
@@ -164,6 +177,7 @@ struct sl_cpu_gemm {
     struct sl_cpu_prologue *before;
     // A second product of the same a, or n is 0; where a is transposed and b is not.
     struct sl_weight_gradient twin;
+    int twin_bf16; // its b
 };
 
 // Bits depend on the operands alone.

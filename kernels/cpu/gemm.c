@@ -75,7 +75,7 @@ static int multiply(enum sl_precision precision, struct sl_cpu_gemm *g, struct s
     if (g->of[0].k == 0 || g->alpha == 0.0f) {
         if (g->beta == 0.0f)
             clear_rows(g->c, g->m, g->n, g->ldc);
-    } else if (precision != SL_PRECISION_BF16) {
+    } else if (sl_precision_kind(precision) != SL_PRECISION_BF16) {
         return sl_cpu_gemm_blocks(SL_CPU_WORDS_F32, g, ws);
     } else if (path != SL_CPU_BF16_STRIPS) {
         return sl_cpu_gemm_blocks(
@@ -88,12 +88,19 @@ static int multiply(enum sl_precision precision, struct sl_cpu_gemm *g, struct s
     return SL_OK;
 }
 
-// Operands are f32 here: they become bf16 while they are packed, which takes no pass of its own.
-static int refuse_stored(const char *op, enum sl_precision precision)
+// Those of f32 become bf16 while they are packed, which takes no pass of its own.
+static struct sl_cpu_operands operands(enum sl_precision precision, uint64_t k, const void *a,
+                                       uint64_t lda, const void *b, uint64_t ldb)
 {
-    if (precision == sl_precision_kind(precision))
-        return SL_OK;
-    return sl_fail(SL_EUNSUPPORTED, "%s: operands that are bf16 in memory are for GPUs", op);
+    return (struct sl_cpu_operands){
+        .k = k,
+        .a = a,
+        .b = b,
+        .lda = lda,
+        .ldb = ldb,
+        .a_bf16 = (precision & SL_PRECISION_A) != 0,
+        .b_bf16 = (precision & SL_PRECISION_B) != 0,
+    };
 }
 
 int sl_cpu_gemm(enum sl_precision precision, enum sl_transpose ta, enum sl_transpose tb, uint64_t m,
@@ -101,12 +108,11 @@ int sl_cpu_gemm(enum sl_precision precision, enum sl_transpose ta, enum sl_trans
                 uint64_t ldb, float beta, float *c, uint64_t ldc, struct sl_mempool *ws)
 {
     SL_TRY(sl_check_gemm(precision, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, ws));
-    SL_TRY(refuse_stored("gemm", precision));
     struct sl_cpu_gemm g = {.ta = ta,
                             .tb = tb,
                             .m = m,
                             .n = n,
-                            .of = {{k, a, b, lda, ldb}},
+                            .of = {operands(precision, k, a, lda, b, ldb)},
                             .alpha = alpha,
                             .beta = beta,
                             .c = c,
@@ -117,34 +123,34 @@ int sl_cpu_gemm(enum sl_precision precision, enum sl_transpose ta, enum sl_trans
 int sl_cpu_gemm_bias_act(const struct sl_gemm_bias_act_args *args, struct sl_mempool *ws)
 {
     SL_TRY(sl_check_gemm_bias_act(args, ws));
-    SL_TRY(refuse_stored("gemm_bias_act", args->precision));
     const struct sl_cpu_epilogue after = {
         .y = args->c,
         .ld = args->ldc,
         .dim = (uint32_t)args->n,
         .bias = args->bias,
         .act = args->act,
-        .dropout = sl_cpu_dropout_is_on(&args->dropout) ? &args->dropout : NULL};
-    struct sl_cpu_gemm g = {.ta = SL_NO_TRANS,
-                            .tb = SL_TRANS,
-                            .m = args->m,
-                            .n = args->n,
-                            .of = {{args->k, args->a, args->b, args->lda, args->ldb},
-                                   {args->k2, args->a2, args->b2, args->lda2, args->ldb2}},
-                            .alpha = 1,
-                            .beta = args->beta,
-                            .c = args->c,
-                            .ldc = args->ldc,
-                            .after = &after};
+        .dropout = sl_cpu_dropout_is_on(&args->dropout) ? &args->dropout : NULL,
+        .rounded = args->c_bf16,
+        .rounded_ld = args->ldc_bf16};
+    struct sl_cpu_gemm g = {
+        .ta = SL_NO_TRANS,
+        .tb = SL_TRANS,
+        .m = args->m,
+        .n = args->n,
+        .of = {operands(args->precision, args->k, args->a, args->lda, args->b, args->ldb),
+               operands(sl_precision_second(args->precision), args->k2, args->a2, args->lda2,
+                        args->b2, args->ldb2)},
+        .alpha = 1,
+        .beta = args->beta,
+        .c = args->c,
+        .ldc = args->ldc,
+        .after = &after};
     return multiply(args->precision, &g, ws);
 }
 
 int sl_cpu_weight_gradients(const struct sl_weight_gradients_args *args, struct sl_mempool *ws)
 {
     SL_TRY(sl_check_weight_gradients(args, ws));
-    SL_TRY(refuse_stored("weight_gradients", args->precision));
-    if (args->before.y_bf16_ld)
-        return sl_fail(SL_EUNSUPPORTED, "weight_gradients: rows of bf16 are for GPUs");
     const struct sl_weight_gradient *of = args->of;
     const bool apart = of[0].n == 0 || args->m == 0 || args->k == 0;
     struct sl_cpu_prologue before = {
@@ -153,20 +159,24 @@ int sl_cpu_weight_gradients(const struct sl_weight_gradients_args *args, struct 
     if (apart && changes)
         sl_cpu_prologue_pass(&before);
     for (int i = 0; apart && i < 2; i++)
-        SL_TRY(sl_cpu_gemm(args->precision, SL_TRANS, SL_NO_TRANS, args->m, of[i].n, args->k, 1,
-                           args->a, args->lda, of[i].b, of[i].ldb, 1, of[i].c, of[i].ldc, ws));
+        SL_TRY(sl_cpu_gemm(i ? sl_precision_second(args->precision)
+                             : sl_precision_first(args->precision),
+                           SL_TRANS, SL_NO_TRANS, args->m, of[i].n, args->k, 1, args->a, args->lda,
+                           of[i].b, of[i].ldb, 1, of[i].c, of[i].ldc, ws));
     if (apart)
         return SL_OK;
-    struct sl_cpu_gemm g = {.ta = SL_TRANS,
-                            .tb = SL_NO_TRANS,
-                            .m = args->m,
-                            .n = of[0].n,
-                            .of = {{args->k, args->a, of[0].b, args->lda, of[0].ldb}},
-                            .alpha = 1,
-                            .beta = 1,
-                            .c = of[0].c,
-                            .ldc = of[0].ldc,
-                            .before = changes ? &before : NULL,
-                            .twin = of[1]};
+    struct sl_cpu_gemm g = {
+        .ta = SL_TRANS,
+        .tb = SL_NO_TRANS,
+        .m = args->m,
+        .n = of[0].n,
+        .of = {operands(args->precision, args->k, args->a, args->lda, of[0].b, of[0].ldb)},
+        .alpha = 1,
+        .beta = 1,
+        .c = of[0].c,
+        .ldc = of[0].ldc,
+        .before = changes ? &before : NULL,
+        .twin = of[1],
+        .twin_bf16 = (args->precision & SL_PRECISION_B2) != 0};
     return multiply(args->precision, &g, ws);
 }

@@ -55,15 +55,22 @@ _Static_assert(TILE_K % SL_CPU_PROLOGUE_ROWS == 0, "parts of k are whole chunks"
 
 // A (rows, cols) part of a matrix with its leading dimension.
 struct rectangle {
-    const float *x;
-    uint64_t ld, rows, cols;
+    struct sl_cpu_rows x;
+    uint64_t rows, cols;
 };
 
 // To dense (padded_rows, padded_cols) bf16, zeros behind rows and cols.
 static void convert(struct rectangle from, uint64_t padded_rows, uint64_t padded_cols, uint16_t *to)
 {
-    for (uint64_t i = 0; i < from.rows; i++, to += padded_cols)
-        sl_cpu_round_row(from.x + i * from.ld, from.cols, padded_cols, to);
+    for (uint64_t i = 0; i < from.rows; i++, to += padded_cols) {
+        const void *row = sl_cpu_rows_from(from.x, i * from.x.ld).p;
+        if (!from.x.bf16) {
+            sl_cpu_round_row(row, from.cols, padded_cols, to);
+            continue;
+        }
+        memcpy(to, row, from.cols * sizeof *to);
+        memset(to + from.cols, 0, (padded_cols - from.cols) * sizeof *to);
+    }
     memset(to, 0, (padded_rows - from.rows) * padded_cols * sizeof *to);
 }
 
@@ -93,8 +100,7 @@ struct scratch {
 
 // A tile of op(b) (k, n), at k0, n0.
 struct tile {
-    const float *b;
-    uint64_t ldb;
+    struct sl_cpu_rows b;
     uint64_t n0, n, k0, k, k_padded;
     const struct sl_cpu_operands *of;
 };
@@ -112,7 +118,7 @@ static struct tile tile_at(const struct product *p, uint64_t index, uint64_t n0,
 {
     const int second = index >= p->parts_of[0];
     const struct sl_cpu_operands *of = &p->g->of[second];
-    struct tile t = {.of = of, .b = of->b, .ldb = of->ldb, .n0 = n0};
+    struct tile t = {.of = of, .b = sl_cpu_rows_b(of), .n0 = n0};
     t.k0 = (index - (second ? p->parts_of[0] : 0)) * TILE_K;
     t.n = SL_MIN(n - n0, (uint64_t)TILE_N);
     t.k = SL_MIN(of->k - t.k0, (uint64_t)TILE_K);
@@ -120,17 +126,17 @@ static struct tile tile_at(const struct product *p, uint64_t index, uint64_t n0,
     return t;
 }
 
-static struct rectangle rectangle_of(const float *x, uint64_t ld, int trans, uint64_t row,
-                                     uint64_t col, uint64_t rows, uint64_t cols)
+static struct rectangle rectangle_of(struct sl_cpu_rows x, int trans, uint64_t row, uint64_t col,
+                                     uint64_t rows, uint64_t cols)
 {
     if (trans)
-        return (struct rectangle){x + col * ld + row, ld, cols, rows};
-    return (struct rectangle){x + row * ld + col, ld, rows, cols};
+        return (struct rectangle){sl_cpu_rows_from(x, col * x.ld + row), cols, rows};
+    return (struct rectangle){sl_cpu_rows_from(x, row * x.ld + col), rows, cols};
 }
 
 static void convert_b(const struct product *p, const struct tile *t, uint16_t *to)
 {
-    const struct rectangle from = rectangle_of(t->b, t->ldb, p->b_trans, t->k0, t->n0, t->k, t->n);
+    const struct rectangle from = rectangle_of(t->b, p->b_trans, t->k0, t->n0, t->k, t->n);
     convert(from, p->b_trans ? t->n : t->k_padded, p->b_trans ? t->k_padded : t->n, to);
 }
 
@@ -138,7 +144,7 @@ static void convert_a(const struct product *p, const struct tile *t, uint64_t ro
                       uint16_t *to)
 {
     const struct rectangle from =
-        rectangle_of(t->of->a, t->of->lda, p->a_trans, row, t->k0, rows, t->k);
+        rectangle_of(sl_cpu_rows_a(t->of), p->a_trans, row, t->k0, rows, t->k);
     convert(from, p->a_trans ? t->k_padded : p->strip_rows,
             p->a_trans ? p->strip_rows : t->k_padded, to);
 }
@@ -215,8 +221,8 @@ static int multiply_rows(const struct product *p, const struct scratch *s, uint6
 
 // One of the products of the same a: what they do not share.
 struct target {
-    const float *b;
-    uint64_t ldb, n;
+    struct sl_cpu_rows b;
+    uint64_t n;
     float *c;
     uint64_t ldc;
     int accumulate;
@@ -225,10 +231,13 @@ struct target {
 static struct target target_of(const struct product *p, int twin, uint64_t segment)
 {
     const struct sl_cpu_gemm *g = p->g;
-    struct target t = {g->of[0].b, g->of[0].ldb, g->n, g->c, g->ldc, g->beta != 0.0f};
+    struct target t = {sl_cpu_rows_b(&g->of[0]), g->n, g->c, g->ldc, g->beta != 0.0f};
     if (twin)
-        t = (struct target){g->twin.b, g->twin.ldb, g->twin.n,
-                            g->twin.c, g->twin.ldc, g->beta != 0.0f};
+        t = (struct target){{g->twin.b, g->twin.ldb, g->twin_bf16},
+                            g->twin.n,
+                            g->twin.c,
+                            g->twin.ldc,
+                            g->beta != 0.0f};
     if (segment > 0) {
         t.c = p->sums[twin] + (segment - 1) * g->m * t.n;
         t.ldc = t.n;
@@ -249,7 +258,7 @@ static int add_part(const struct product *p, const struct scratch *s, uint64_t i
             if (n0 >= to->n)
                 continue;
             struct tile t = tile_at(p, index, n0, to->n);
-            t.b = to->b, t.ldb = to->ldb;
+            t.b = to->b;
             convert_b(p, &t, s->b);
             for (uint64_t row = begin; row < end; row += p->strip_rows) {
                 const uint64_t rows = SL_MIN(p->strip_rows, end - row);

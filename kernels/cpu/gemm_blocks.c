@@ -100,12 +100,19 @@ struct product {
     const struct product *twin; // of the same a, and cut where this one is; or NULL
 };
 
-SL_INLINE void prefetch_rows(const float *x, uint64_t ld, uint64_t begin, uint64_t end,
-                             uint64_t columns)
+// Elements of a row in a line of the cache.
+SL_INLINE uint64_t per_line(struct sl_cpu_rows x)
 {
-    for (uint64_t i = begin; i < end; i++)
-        for (uint64_t j = 0; j < columns; j += LINE)
-            __builtin_prefetch(x + i * ld + j, 0, 2);
+    return x.bf16 ? 2 * LINE : LINE;
+}
+
+SL_INLINE void prefetch_rows(struct sl_cpu_rows x, uint64_t begin, uint64_t end, uint64_t columns)
+{
+    const uint64_t each = x.bf16 ? sizeof(uint16_t) : sizeof(float);
+    const char *row = sl_cpu_rows_from(x, begin * x.ld).p;
+    for (uint64_t i = begin; i < end; i++, row += x.ld * each)
+        for (uint64_t j = 0; j < columns * each; j += SL_CACHE_LINE)
+            __builtin_prefetch(row + j, 0, 2);
 }
 
 // A part of k: words k0 on of a pair of operands.
@@ -127,16 +134,18 @@ static struct part part_at(const struct product *p, uint64_t i)
 }
 
 // Where the part begins in row `i` of a; in column `j` of b.
-static const float *a_at(const struct product *p, const struct part *part, uint64_t i)
+static struct sl_cpu_rows a_at(const struct product *p, const struct part *part, uint64_t i)
 {
-    const struct sl_cpu_operands *of = part->of;
-    return of->a + (p->a_trans ? part->first * of->lda + i : i * of->lda + part->first);
+    const uint64_t ld = part->of->lda;
+    return sl_cpu_rows_from(sl_cpu_rows_a(part->of),
+                            p->a_trans ? part->first * ld + i : i * ld + part->first);
 }
 
-static const float *b_at(const struct product *p, const struct part *part, uint64_t j)
+static struct sl_cpu_rows b_at(const struct product *p, const struct part *part, uint64_t j)
 {
-    const struct sl_cpu_operands *of = part->of;
-    return of->b + (p->b_trans ? j * of->ldb + part->first : part->first * of->ldb + j);
+    const uint64_t ld = part->of->ldb;
+    return sl_cpu_rows_from(sl_cpu_rows_b(part->of),
+                            p->b_trans ? j * ld + part->first : part->first * ld + j);
 }
 
 // One panel of a that is not transposed: rows as they are.
@@ -170,8 +179,11 @@ struct block {
 static void fetch_next(const struct product *p, const struct block *block, uint64_t later,
                        uint64_t i, uint64_t n, struct sl_cpu_tile *t)
 {
-    const uint64_t of_a = sl_div_up(block->m1 - block->m0, LINE);
-    const uint64_t lines = of_a + sl_div_up(block->n1 - block->n0, LINE);
+    const struct sl_cpu_operands *of =
+        &p->of[0]; // a second product has an a that is not transposed
+    const uint64_t in_a = per_line(sl_cpu_rows_a(of)), in_b = per_line(sl_cpu_rows_b(of));
+    const uint64_t of_a = sl_div_up(block->m1 - block->m0, in_a);
+    const uint64_t lines = of_a + sl_div_up(block->n1 - block->n0, in_b);
     const uint64_t least = p->per_word - 1; // since a step fetches one row
     uint64_t shift = least;                 // 2^shift tiles share the rows
     while (shift < 4 && lines << (shift + 1) <= n)
@@ -185,11 +197,10 @@ static void fetch_next(const struct product *p, const struct block *block, uint6
     const struct part part = part_at(p, later);
     if (row + rows > part.values)
         return;
-    const int is_a = line < of_a;
-    t->ld_next = is_a ? part.of->lda : part.of->ldb;
-    t->next = is_a ? a_at(p, &part, block->m0 + line * LINE)
-                   : b_at(p, &part, block->n0 + (line - of_a) * LINE);
-    t->next += row * t->ld_next;
+    const struct sl_cpu_rows next = line < of_a ? a_at(p, &part, block->m0 + line * in_a)
+                                                : b_at(p, &part, block->n0 + (line - of_a) * in_b);
+    t->ld_next = next.bf16 ? next.ld / 2 : next.ld;
+    t->next = sl_cpu_rows_from(next, row * next.ld).p;
 }
 
 // The tile's rows of a, packed if they have to be; the next ones are prefetched.
@@ -203,13 +214,20 @@ static void set_rows(const struct product *p, const struct block *block, const s
         return;
     }
     if (t->rows == mr && p->words == SL_CPU_WORDS_F32) {
-        t->a = a_at(p, part, i);
+        t->a = a_at(p, part, i).p;
         t->lda = part->of->lda;
     } else {
         pack_a_rows(p, part, i, t->rows, block->a_panels);
         t->lda = SL_TILE_A_STRIDE;
     }
-    prefetch_rows(a_at(p, part, 0), part->of->lda, next, SL_MIN(next + mr, p->m), part->values);
+    prefetch_rows(a_at(p, part, 0), next, SL_MIN(next + mr, p->m), part->values);
+}
+
+static struct sl_cpu_lines lines_from(struct sl_cpu_rows x, uint64_t width, uint64_t rows)
+{
+    const uint64_t in_word = x.bf16 ? 2 : 1;
+    return (struct sl_cpu_lines){
+        .row = x.p, .ld = x.ld / in_word, .width = sl_div_up(width, in_word), .rows = rows};
 }
 
 // What is read for a later part of k.
@@ -220,14 +238,8 @@ static void lines_of(const struct product *p, const struct block *block, uint64_
         return;
     const struct part part = part_at(p, later);
     if (!block->a_is_there)
-        lines[0] = (struct sl_cpu_lines){.row = a_at(p, &part, block->m0),
-                                         .ld = part.of->lda,
-                                         .width = block->m1 - block->m0,
-                                         .rows = part.values};
-    lines[1] = (struct sl_cpu_lines){.row = b_at(p, &part, block->n0),
-                                     .ld = part.of->ldb,
-                                     .width = block->n1 - block->n0,
-                                     .rows = part.values};
+        lines[0] = lines_from(a_at(p, &part, block->m0), block->m1 - block->m0, part.values);
+    lines[1] = lines_from(b_at(p, &part, block->n0), block->n1 - block->n0, part.values);
 }
 
 // Adds one part of k without the zeros of a. Panel by panel, since b is what the tiles read.
@@ -246,8 +258,8 @@ static void multiply_listed(const struct product *p, const struct block *block, 
                               .next = next};
     t.sums = sl_cpu_gemm_list_place(block->a_panels, p->a_trans, p->block_rows, list);
     if (!block->a_is_there)
-        sl_cpu_gemm_list(p->words, p->a_trans, a_at(p, &part, block->m0), part.of->lda, part.values,
-                         t.rows, nr, list);
+        sl_cpu_gemm_list(p->words, p->a_trans, a_at(p, &part, block->m0), part.values, t.rows, nr,
+                         list);
     lines_of(p, block, index + 1, next);
     const uint64_t lines = part.values * (sl_div_up(block->m1 - block->m0, LINE) +
                                           sl_div_up(block->n1 - block->n0, LINE));
@@ -280,8 +292,8 @@ static void multiply_part(const struct product *p, const struct block *block, ui
         return;
     }
     if (p->a_trans && !block->a_is_there)
-        sl_cpu_gemm_pack(p->words, 0, a_at(p, &part, block->m0), part.of->lda, part.values,
-                         block->m1 - block->m0, mr, block->a_panels);
+        sl_cpu_gemm_pack(p->words, 0, a_at(p, &part, block->m0), part.values, block->m1 - block->m0,
+                         mr, block->a_panels);
     uint64_t done = 0;
     for (uint64_t i = block->m0; i < block->m1; i += mr) {
         t.rows = SL_MIN(mr, block->m1 - i);
@@ -289,7 +301,7 @@ static void multiply_part(const struct product *p, const struct block *block, ui
         const float *panel = panels;
         for (uint64_t j = block->n0; j < block->n1; j += nr, panel += sl_cpu_panel_words(nr)) {
             t.columns = SL_MIN(nr, block->n1 - j);
-            t.b = p->b_packed ? panel : b_at(p, &part, j);
+            t.b = p->b_packed ? panel : b_at(p, &part, j).p;
             t.ldb = p->b_packed ? nr : part.of->ldb;
             t.c = block->c + i * block->ldc + j;
             if (streams)
@@ -311,7 +323,7 @@ static void pack_b(const struct block *block, uint64_t first, uint64_t end)
     float *panels = block->b_panels;
     for (uint64_t i = first; p->b_packed && i < end; i++, panels += panels_words(p)) {
         const struct part part = part_at(p, i);
-        sl_cpu_gemm_pack(p->words, p->b_trans, b_at(p, &part, block->n0), part.of->ldb, part.values,
+        sl_cpu_gemm_pack(p->words, p->b_trans, b_at(p, &part, block->n0), part.values,
                          block->n1 - block->n0, part.listed ? p->tiles->listed_nr : p->tiles->nr,
                          panels);
     }
@@ -442,9 +454,14 @@ static int lists_pay(const struct product *p, const struct sl_cpu_operands *of)
 {
     if (of->k == 0)
         return 0;
-    const float *a = p->before && p->before->of.act != SL_ACT_NONE ? p->before->of.y : of->a;
-    return p->a_trans ? sl_cpu_gemm_lists_pay(p->words, a, of->lda, of->k, p->m, p->n)
-                      : sl_cpu_gemm_lists_pay(p->words, of->a, of->lda, p->m, of->k, p->n);
+    struct sl_cpu_rows a = sl_cpu_rows_a(of);
+    if (!p->a_trans)
+        return sl_cpu_gemm_lists_pay(p->words, a, p->m, of->k, p->n);
+    if (p->before && p->before->of.act != SL_ACT_NONE) {
+        const uint64_t ld = p->before->of.y_bf16_ld;
+        a = (struct sl_cpu_rows){p->before->of.y, ld ? ld : of->lda, ld != 0};
+    }
+    return sl_cpu_gemm_lists_pay(p->words, a, of->k, p->m, p->n);
 }
 
 // What depends on n, once c is divided.
@@ -463,13 +480,14 @@ static void cut_columns(struct product *p)
                   p->m > FEW_ROWS || nr <= LINE || p->n % p->tiles->lanes != 0;
 }
 
-static struct product twin_of(const struct product *p, const struct sl_weight_gradient *t,
-                              float *sums)
+static struct product twin_of(const struct product *p, const struct sl_cpu_gemm *g, float *sums)
 {
+    const struct sl_weight_gradient *t = &g->twin;
     struct product twin = *p;
     twin.n = t->n;
     twin.of[0].b = t->b;
     twin.of[0].ldb = t->ldb;
+    twin.of[0].b_bf16 = g->twin_bf16;
     twin.c = t->c;
     twin.ldc = t->ldc;
     twin.sums = sums;
@@ -546,7 +564,7 @@ int sl_cpu_gemm_blocks(enum sl_cpu_words words, const struct sl_cpu_gemm *g, str
     cut_columns(&p);
     struct product twin = {0};
     if (g->twin.n > 0) {
-        twin = twin_of(&p, &g->twin, p.sums ? p.sums + (p.segments - 1) * band * g->n : NULL);
+        twin = twin_of(&p, g, p.sums ? p.sums + (p.segments - 1) * band * g->n : NULL);
         p.twin = &twin;
     }
     const uint64_t rows = SL_MIN(band, p.block_rows);
@@ -562,7 +580,7 @@ int sl_cpu_gemm_blocks(enum sl_cpu_words words, const struct sl_cpu_gemm *g, str
                        (unsigned long long)(threads * p.scratch_floats * sizeof *p.scratch >> 10));
     for (uint64_t i = 0; i < m; i += band) { // one, but for a transposed a
         p.m = twin.m = SL_MIN(band, m - i);
-        p.of[0].a = twin.of[0].a = g->of[0].a + i;
+        p.of[0].a = twin.of[0].a = sl_cpu_rows_from(sl_cpu_rows_a(&g->of[0]), i).p;
         p.c = g->c + i * g->ldc;
         twin.c = g->twin.n > 0 ? g->twin.c + i * g->twin.ldc : NULL;
         multiply_band(&p, parts);

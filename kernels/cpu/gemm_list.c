@@ -45,7 +45,17 @@ void sl_cpu_gemm_set_lists(enum sl_cpu_lists lists)
     atomic_store_explicit(&forced, (int)lists, memory_order_relaxed);
 }
 
-int sl_cpu_gemm_lists_pay(enum sl_cpu_words words, const float *x, uint64_t ld, uint64_t rows,
+static uint64_t count_others(struct sl_cpu_rows x, uint64_t first, uint64_t n)
+{
+    const uint16_t *bf16 = x.p;
+    const float *f32 = x.p;
+    uint64_t others = 0;
+    for (uint64_t i = first; i < first + n; i++)
+        others += x.bf16 ? (bf16[i] & 0x7fff) != 0 : f32[i] != 0.0f;
+    return others;
+}
+
+int sl_cpu_gemm_lists_pay(enum sl_cpu_words words, struct sl_cpu_rows x, uint64_t rows,
                           uint64_t columns, uint64_t used)
 {
     const int lists = atomic_load_explicit(&forced, memory_order_relaxed);
@@ -56,8 +66,7 @@ int sl_cpu_gemm_lists_pay(enum sl_cpu_words words, const float *x, uint64_t ld, 
     const uint64_t step = sl_div_up(rows, SAMPLE_ROWS), width = SL_MIN(columns, SAMPLE_COLUMNS);
     uint64_t seen = 0, others = 0;
     for (uint64_t i = 0; i < rows; i += step, seen += width)
-        for (uint64_t j = 0; j < width; j++)
-            others += x[i * ld + j] != 0.0f;
+        others += count_others(x, i * x.ld, width);
     return others * 1000 < seen * (words == SL_CPU_WORDS_PAIRS ? MOST_OF_PAIRS : MOST);
 }
 
@@ -256,7 +265,7 @@ static void turn(const float *panel, uint64_t k, float *rows, uint64_t ld)
 #define turn   turn_plain
 #endif
 
-void sl_cpu_gemm_list(enum sl_cpu_words words, int trans, const float *x, uint64_t ld, uint64_t k,
+void sl_cpu_gemm_list(enum sl_cpu_words words, int trans, struct sl_cpu_rows x, uint64_t k,
                       uint64_t rows, uint64_t step, struct sl_cpu_list *list)
 {
     const uint64_t n_words = sl_div_up(k, sl_cpu_per_word(words));
@@ -265,7 +274,7 @@ void sl_cpu_gemm_list(enum sl_cpu_words words, int trans, const float *x, uint64
     uint64_t n = 0;
     list->slices = sl_div_up(n_words, SL_LIST_SLICE);
     if (trans) // all at once, along the rows as they lie
-        sl_cpu_gemm_pack(words, 0, x, ld, k, rows, GROUP, list->panels);
+        sl_cpu_gemm_pack(words, 0, x, k, rows, GROUP, list->panels);
     for (uint64_t i = 0; i < rows; i++) {
         const float *row = list->turned;
         if (trans && i % GROUP == 0)
@@ -274,9 +283,9 @@ void sl_cpu_gemm_list(enum sl_cpu_words words, int trans, const float *x, uint64
         if (trans)
             row += i % GROUP * SL_TILE_A_STRIDE;
         else if (words == SL_CPU_WORDS_F32)
-            row = x + i * ld;
+            row = sl_cpu_rows_from(x, i * x.ld).p;
         else
-            sl_cpu_gemm_pack_row(words, x + i * ld, k, list->turned);
+            sl_cpu_gemm_pack_row(words, sl_cpu_rows_from(x, i * x.ld), k, list->turned);
         for (uint64_t from = 0; from < n_words; from += SL_LIST_SLICE) {
             *begin++ = (uint32_t)n;
             n += append(row + from, SL_MIN(n_words - from, SL_LIST_SLICE), (uint32_t)(from * step),

@@ -3,7 +3,8 @@
  *
  * Pairs of bf16 are made here, once for each time an operand is packed: a vector instruction rounds
  * two rows of k at once and a permutation makes pairs of them; where k runs along the row, pairs
- * are there as they lie. It takes numbers below 2^-126 as 0, as the products of pairs do.
+ * are there as they lie. It takes numbers below 2^-126 as 0, as the products of pairs do. Operands
+ * that are bf16 in memory are only moved, or widened.
  */
 #include "kernels/cpu/gemm_tile.h"
 
@@ -29,38 +30,62 @@ SL_SIMD_VOID(round_floats, (float *x, uint64_t n), (x, n))
     }
 }
 
-// x (rows, columns) row by row into panels of `width` columns, zeros behind the last.
-SL_INLINE void pack_columns(const float *x, uint64_t ld, uint64_t rows, uint64_t columns,
-                            const uint64_t width, float *panels)
+SL_SIMD_VOID(widen_row, (const uint16_t *restrict x, uint64_t n, float *restrict to), (x, n, to))
 {
-    for (uint64_t i = 0; i < rows; i++, x += ld) {
+    for (uint64_t i = 0; i < n; i++)
+        to[i] = sl_bf16_to_float(x[i]);
+}
+
+SL_INLINE float element(const void *x, const int bf16, uint64_t i)
+{
+    return bf16 ? sl_bf16_to_float(((const uint16_t *)x)[i]) : ((const float *)x)[i];
+}
+
+// x (rows, columns) row by row into panels of `width` columns, zeros behind the last.
+SL_INLINE void pack_columns(const void *x, const int bf16, uint64_t ld, uint64_t rows,
+                            uint64_t columns, const uint64_t width, float *panels)
+{
+    for (uint64_t i = 0; i < rows; i++) {
         float *to = panels + i * width;
         uint64_t j = 0;
-        for (; j + width <= columns; j += width, to += sl_cpu_panel_words(width))
-            memcpy(to, x + j, width * sizeof *to);
+        for (; j + width <= columns; j += width, to += sl_cpu_panel_words(width)) {
+            if (!bf16)
+                memcpy(to, (const float *)x + i * ld + j, width * sizeof *to);
+            for (uint64_t l = 0; bf16 && l < width; l++)
+                to[l] = element(x, bf16, i * ld + j + l);
+        }
         if (j < columns) {
             uint64_t left = columns - j;
             for (uint64_t l = 0; l < width; l++)
-                to[l] = l < left ? x[j + l] : 0.0f;
+                to[l] = l < left ? element(x, bf16, i * ld + j + l) : 0.0f;
         }
     }
 }
 
 // The widths of all instruction sets, so that each copy is a few vectors.
-SL_SIMD_VOID(pack_rows_of_k,
-             (const float *x, uint64_t ld, uint64_t rows, uint64_t columns, uint64_t width,
-              float *panels),
-             (x, ld, rows, columns, width, panels))
+SL_INLINE void pack_widths(const void *x, const int bf16, uint64_t ld, uint64_t rows,
+                           uint64_t columns, uint64_t width, float *panels)
 {
     switch (width) {
-    case 6: pack_columns(x, ld, rows, columns, 6, panels); break;
-    case 8: pack_columns(x, ld, rows, columns, 8, panels); break;
-    case 16: pack_columns(x, ld, rows, columns, 16, panels); break;
-    case 32: pack_columns(x, ld, rows, columns, 32, panels); break;
-    case 48: pack_columns(x, ld, rows, columns, 48, panels); break;
-    case 64: pack_columns(x, ld, rows, columns, 64, panels); break;
-    default: pack_columns(x, ld, rows, columns, width, panels);
+    case 6: pack_columns(x, bf16, ld, rows, columns, 6, panels); break;
+    case 8: pack_columns(x, bf16, ld, rows, columns, 8, panels); break;
+    case 16: pack_columns(x, bf16, ld, rows, columns, 16, panels); break;
+    case 32: pack_columns(x, bf16, ld, rows, columns, 32, panels); break;
+    case 48: pack_columns(x, bf16, ld, rows, columns, 48, panels); break;
+    case 64: pack_columns(x, bf16, ld, rows, columns, 64, panels); break;
+    default: pack_columns(x, bf16, ld, rows, columns, width, panels);
     }
+}
+
+SL_SIMD_VOID(pack_rows_of_k,
+             (const struct sl_cpu_rows *x, uint64_t rows, uint64_t columns, uint64_t width,
+              float *panels),
+             (x, rows, columns, width, panels))
+{
+    if (x->bf16)
+        pack_widths(x->p, 1, x->ld, rows, columns, width, panels);
+    else
+        pack_widths(x->p, 0, x->ld, rows, columns, width, panels);
 }
 
 // ---- pairs --------------------------------------------------------------------------------------
@@ -151,6 +176,28 @@ static void pair_rows_of_k(const float *x, uint64_t ld, uint64_t k, uint64_t col
 }
 #endif
 
+// The same of bf16, which lie as they are wanted.
+SL_SIMD_VOID(join_rows_of_k,
+             (const uint16_t *x, uint64_t ld, uint64_t k, uint64_t columns, uint64_t width,
+              float *panels),
+             (x, ld, k, columns, width, panels))
+{
+    for (uint64_t i = 0; i < k; i += 2, x += 2 * ld, panels += width) {
+        const uint16_t *below = i + 1 < k ? x + ld : x;
+        const uint32_t has_below = i + 1 < k ? 0xffff0000u : 0;
+        float *to = panels;
+        for (uint64_t j0 = 0; j0 < columns; j0 += width, to += sl_cpu_panel_words(width)) {
+            const uint64_t n = SL_MIN(width, columns - j0);
+            for (uint64_t l = 0; l < n; l++) {
+                const uint32_t pair = (((uint32_t)below[j0 + l] << 16) & has_below) | x[j0 + l];
+                memcpy(&to[l], &pair, sizeof pair);
+            }
+            for (uint64_t l = n; l < width; l++)
+                to[l] = 0.0f;
+        }
+    }
+}
+
 // ---- both ---------------------------------------------------------------------------------------
 
 SL_SIMD_VOID(round_row_by_steps, (const float *restrict x, uint64_t n, uint16_t *restrict to),
@@ -170,15 +217,21 @@ void sl_cpu_round_row(const float *x, uint64_t n, uint64_t padded, uint16_t *to)
     memset(to + n, 0, (padded - n) * sizeof *to);
 }
 
-void sl_cpu_gemm_pack_row(enum sl_cpu_words words, const float *x, uint64_t k, float *to)
+void sl_cpu_gemm_pack_row(enum sl_cpu_words words, struct sl_cpu_rows x, uint64_t k, float *to)
 {
-    if (words == SL_CPU_WORDS_PAIRS) {
-        pair_row(x, k, to);
-        return;
+    if (words == SL_CPU_WORDS_PAIRS && !x.bf16) {
+        pair_row(x.p, k, to);
+    } else if (words == SL_CPU_WORDS_PAIRS) {
+        uint16_t *pairs = (uint16_t *)(void *)to;
+        memcpy(pairs, x.p, k * sizeof *pairs);
+        memset(pairs + k, 0, k % 2 * sizeof *pairs);
+    } else if (x.bf16) {
+        widen_row(x.p, k, to);
+    } else {
+        memcpy(to, x.p, k * sizeof *to);
+        if (words == SL_CPU_WORDS_ROUNDED)
+            round_floats(to, k);
     }
-    memcpy(to, x, k * sizeof *to);
-    if (words == SL_CPU_WORDS_ROUNDED)
-        round_floats(to, k);
 }
 
 typedef float quad __attribute__((vector_size(QUAD * sizeof(float))));
@@ -204,18 +257,19 @@ SL_INLINE void turn_quad(const float *const rows[QUAD], uint64_t at, uint64_t wi
 }
 
 // The next columns of a panel, at most QUAD, which stand in rows of x: a line's width of words.
-static void pack_quad(enum sl_cpu_words words, const float *x, uint64_t ld, uint64_t values,
+static void pack_quad(enum sl_cpu_words words, struct sl_cpu_rows x, uint64_t values,
                       uint64_t columns, uint64_t width, float *to)
 {
     const uint64_t n = sl_div_up(values, sl_cpu_per_word(words));
-    float pairs[QUAD][LINE];
+    float made[QUAD][LINE];
     const float *rows[QUAD];
     for (uint64_t r = 0; r < columns; r++) {
-        rows[r] = x + r * ld;
-        if (words != SL_CPU_WORDS_PAIRS)
+        const struct sl_cpu_rows row = sl_cpu_rows_from(x, r * x.ld);
+        rows[r] = row.p;
+        if (words != SL_CPU_WORDS_PAIRS && !x.bf16)
             continue;
-        pair_row(rows[r], values, pairs[r]);
-        rows[r] = pairs[r];
+        sl_cpu_gemm_pack_row(words, row, values, made[r]);
+        rows[r] = made[r];
     }
     uint64_t i = 0;
     for (; columns == QUAD && i + QUAD <= n; i += QUAD)
@@ -225,7 +279,7 @@ static void pack_quad(enum sl_cpu_words words, const float *x, uint64_t ld, uint
             to[i * width + r] = rows[r][i];
 }
 
-static void pack_columns_of_k(enum sl_cpu_words words, const float *x, uint64_t ld, uint64_t k,
+static void pack_columns_of_k(enum sl_cpu_words words, struct sl_cpu_rows x, uint64_t k,
                               uint64_t columns, uint64_t width, float *panels)
 {
     const uint64_t per_word = sl_cpu_per_word(words), step = LINE * per_word;
@@ -235,20 +289,22 @@ static void pack_columns_of_k(enum sl_cpu_words words, const float *x, uint64_t 
             memset(panels, 0, sl_div_up(k, per_word) * width * sizeof *panels);
         for (uint64_t k0 = 0; k0 < k; k0 += step)
             for (uint64_t j = 0; j < w; j += QUAD)
-                pack_quad(words, x + (j0 + j) * ld + k0, ld, SL_MIN(step, k - k0),
+                pack_quad(words, sl_cpu_rows_from(x, (j0 + j) * x.ld + k0), SL_MIN(step, k - k0),
                           SL_MIN(w - j, QUAD), width, panels + k0 / per_word * width + j);
     }
 }
 
-void sl_cpu_gemm_pack(enum sl_cpu_words words, int trans, const float *x, uint64_t ld, uint64_t k,
+void sl_cpu_gemm_pack(enum sl_cpu_words words, int trans, struct sl_cpu_rows x, uint64_t k,
                       uint64_t columns, uint64_t width, float *panels)
 {
     if (trans)
-        pack_columns_of_k(words, x, ld, k, columns, width, panels);
+        pack_columns_of_k(words, x, k, columns, width, panels);
+    else if (words == SL_CPU_WORDS_PAIRS && x.bf16)
+        join_rows_of_k(x.p, x.ld, k, columns, width, panels);
     else if (words == SL_CPU_WORDS_PAIRS)
-        pair_rows_of_k(x, ld, k, columns, width, panels);
+        pair_rows_of_k(x.p, x.ld, k, columns, width, panels);
     else
-        pack_rows_of_k(x, ld, k, columns, width, panels);
-    for (uint64_t j = 0; words == SL_CPU_WORDS_ROUNDED && j < columns; j += width)
+        pack_rows_of_k(&x, k, columns, width, panels);
+    for (uint64_t j = 0; words == SL_CPU_WORDS_ROUNDED && !x.bf16 && j < columns; j += width)
         round_floats(panels + j / width * sl_cpu_panel_words(width), k * width);
 }

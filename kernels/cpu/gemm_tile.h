@@ -25,6 +25,19 @@ enum {
     SL_LIST_VECTORS_MAX = 4,
 };
 
+// An operand in memory: rows of f32, or of bf16.
+struct sl_cpu_rows {
+    const void *p;
+    uint64_t ld;
+    int bf16;
+};
+
+static inline struct sl_cpu_rows sl_cpu_rows_from(struct sl_cpu_rows x, uint64_t element)
+{
+    x.p = (const char *)x.p + element * (x.bf16 ? sizeof(uint16_t) : sizeof(float));
+    return x;
+}
+
 struct sl_cpu_tile {
     uint64_t k;     // words, at most SL_TILE_K
     const float *a; // (mr, k) with lda, or transposed: a panel (k, mr) dense
@@ -51,7 +64,7 @@ struct sl_cpu_list {
     float *panels, *turned; // scratch
 };
 
-// Lines that are read later: of rows of `width` floats, `rows` in all.
+// Lines that are read later: of rows of `width` words of 4 bytes, `rows` in all.
 struct sl_cpu_lines {
     const float *row;
     uint64_t ld, width, rows, column;
@@ -110,11 +123,11 @@ static inline uint64_t sl_cpu_panel_words(uint64_t width)
  * last word, behind its last row: x (k, columns), or with `trans` x (columns, k). k is at most that
  * of SL_TILE_K words.
  */
-void sl_cpu_gemm_pack(enum sl_cpu_words words, int trans, const float *x, uint64_t ld, uint64_t k,
+void sl_cpu_gemm_pack(enum sl_cpu_words words, int trans, struct sl_cpu_rows x, uint64_t k,
                       uint64_t columns, uint64_t width, float *panels);
 
-// One row of k values as words.
-void sl_cpu_gemm_pack_row(enum sl_cpu_words words, const float *x, uint64_t k, float *to);
+// One row of k values as words, those of x from its begin on.
+void sl_cpu_gemm_pack_row(enum sl_cpu_words words, struct sl_cpu_rows x, uint64_t k, float *to);
 
 // to[0 .. n) = x as bf16, then zeros up to `padded`.
 void sl_cpu_round_row(const float *x, uint64_t n, uint64_t padded, uint16_t *to);
@@ -123,7 +136,7 @@ void sl_cpu_round_row(const float *x, uint64_t n, uint64_t padded, uint16_t *to)
 
 // Whether lists are faster than all of x (rows, columns), as far as some of its rows say; each
 // element is multiplied `used` times. They change no bit.
-int sl_cpu_gemm_lists_pay(enum sl_cpu_words words, const float *x, uint64_t ld, uint64_t rows,
+int sl_cpu_gemm_lists_pay(enum sl_cpu_words words, struct sl_cpu_rows x, uint64_t rows,
                           uint64_t columns, uint64_t used);
 
 // Memory for the lists of `rows` rows and at most SL_TILE_K words of k.
@@ -132,7 +145,7 @@ uint64_t sl_cpu_gemm_list_floats(int trans, uint64_t rows);
 float *sl_cpu_gemm_list_place(float *memory, int trans, uint64_t rows, struct sl_cpu_list *list);
 
 // The lists of x (rows, k), or with `trans` of x (k, rows); b's panels have `step` floats a word.
-void sl_cpu_gemm_list(enum sl_cpu_words words, int trans, const float *x, uint64_t ld, uint64_t k,
+void sl_cpu_gemm_list(enum sl_cpu_words words, int trans, struct sl_cpu_rows x, uint64_t k,
                       uint64_t rows, uint64_t step, struct sl_cpu_list *list);
 
 #endif

@@ -56,10 +56,12 @@ enum {
 
 // ---- forward ------------------------------------------------------------------------------------
 
+enum { F32, F16, BF16 };
+
 // The compile-time flags of one variant.
 struct variant {
     enum sl_isa simd;
-    int half;   // x is f16
+    int format; // of x: F32, F16, BF16
     int traced; // from is wanted
 };
 
@@ -67,17 +69,20 @@ struct variant {
 SL_INLINE const float *columns(const struct sl_aggregate_max_args *args, struct variant kind,
                                uint64_t at, uint32_t n, float *room)
 {
-    if (!kind.half)
+    if (kind.format == F32)
         return (const float *)args->x + at;
     const uint16_t *x = (const uint16_t *)args->x + at;
     uint32_t c = 0;
     for (; c + SL_LANES_8 <= n; c += SL_LANES_8) {
         sl_v8 v;
-        sl_v8_from_half(kind.simd, x + c, &v);
+        if (kind.format == F16)
+            sl_v8_from_half(kind.simd, x + c, &v);
+        else
+            sl_v8_from_bf16(x + c, &v);
         *(sl_v8_at *)(room + c) = v;
     }
     for (; c < n; c++)
-        room[c] = sl_half_to_float(x[c]);
+        room[c] = kind.format == F16 ? sl_half_to_float(x[c]) : sl_bf16_to_float(x[c]);
     return room;
 }
 
@@ -86,7 +91,7 @@ SL_INLINE void max_chunk(const struct sl_aggregate_max_args *args, struct varian
                          uint32_t row, uint32_t first, uint32_t n)
 {
     const uint32_t *indices = args->csr.indices;
-    uint64_t dim = args->dim;
+    const uint64_t dim = args->dim, pitch = kind.format == BF16 ? args->x_ld : dim;
     uint32_t begin = args->csr.indptr[row], end = args->csr.indptr[row + 1];
     uint32_t last = args->csr.indptr[args->csr.n_dst] - 1; // unused when there is no edge
     float best[CHUNK], room[CHUNK];
@@ -98,9 +103,9 @@ SL_INLINE void max_chunk(const struct sl_aggregate_max_args *args, struct varian
         from[c] = begin < end ? begin : UINT32_MAX;
     }
     for (uint32_t e = begin; e < end; e++) {
-        sl_prefetch_row(args->x, kind.half, indices[SL_MIN(e + PREFETCH_EDGES, last)] * dim + first,
-                        n);
-        const float *x = columns(args, kind, indices[e] * dim + first, n, room);
+        sl_prefetch_row(args->x, kind.format != F32,
+                        indices[SL_MIN(e + PREFETCH_EDGES, last)] * pitch + first, n);
+        const float *x = columns(args, kind, indices[e] * pitch + first, n, room);
         for (uint32_t c = 0; c < n; c++) {
             int wins = !(x[c] <= best[c]) & (best[c] == best[c]);
             best[c] = wins ? x[c] : best[c];
@@ -108,7 +113,10 @@ SL_INLINE void max_chunk(const struct sl_aggregate_max_args *args, struct varian
                 from[c] = wins ? e : from[c];
         }
     }
-    memcpy(args->y + row * dim + first, best, n * sizeof *best);
+    if (args->y)
+        memcpy(args->y + row * dim + first, best, n * sizeof *best);
+    else
+        sl_round_span(best, n, args->y_bf16 + row * args->y_ld + first);
     if (kind.traced)
         memcpy(args->from + row * dim + first, from, n * sizeof *from);
 }
@@ -131,22 +139,25 @@ SL_INLINE void max_rows(const struct sl_aggregate_max_args *args, struct variant
     {                                                                                              \
         max_rows(context, (struct variant){simd, __VA_ARGS__}, begin, end);                        \
     }
-VARIANT(f32, 0, 0)
-VARIANT(f32_traced, 0, 1)
-VARIANT(f16, 1, 0)
-VARIANT(f16_traced, 1, 1)
+VARIANT(f32, F32, 0)
+VARIANT(f32_traced, F32, 1)
+VARIANT(f16, F16, 0)
+VARIANT(f16_traced, F16, 1)
+VARIANT(bf16, BF16, 0)
+VARIANT(bf16_traced, BF16, 1)
 
-// By half, traced.
-static sl_cpu_rows_fn *const variants[2][2] = {{rows_f32, rows_f32_traced},
-                                               {rows_f16, rows_f16_traced}};
+// By format, traced.
+static sl_cpu_rows_fn *const variants[3][2] = {
+    {rows_f32, rows_f32_traced}, {rows_f16, rows_f16_traced}, {rows_bf16, rows_bf16_traced}};
 
 int sl_cpu_aggregate_max(const struct sl_aggregate_max_args *args)
 {
     SL_TRY(sl_check_aggregate_max(args));
-    if (args->x_dtype == SL_DTYPE_BF16 || args->y_bf16)
-        return sl_fail(SL_EUNSUPPORTED, "aggregate_max: rows that are bf16 in memory are for GPUs");
+    const int format = args->x_dtype == SL_DTYPE_F16    ? F16
+                       : args->x_dtype == SL_DTYPE_BF16 ? BF16
+                                                        : F32;
     sl_cpu_parallel_rows(&args->csr, args->dim * sl_dtype_bytes(args->x_dtype),
-                         variants[args->x_dtype == SL_DTYPE_F16][args->from != NULL], args);
+                         variants[format][args->from != NULL], args);
     return SL_OK;
 }
 

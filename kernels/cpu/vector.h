@@ -36,6 +36,7 @@ typedef uint32_t sl_v8_u32 __attribute__((vector_size(32)));
 // The same in memory, at any element's address.
 typedef float sl_v16_at __attribute__((vector_size(64), aligned(4), may_alias));
 typedef float sl_v8_at __attribute__((vector_size(32), aligned(4), may_alias));
+typedef uint16_t sl_v8_u16 __attribute__((vector_size(16)));
 typedef uint16_t sl_v8_u16_at __attribute__((vector_size(16), aligned(2), may_alias));
 
 /*
@@ -99,6 +100,20 @@ SL_INLINE float sl_half_to_float(uint16_t h)
     return value;
 }
 
+// bfloat16 is the upper half of the same number.
+SL_INLINE float sl_bf16_to_float(uint16_t h)
+{
+    const uint32_t bits = (uint32_t)h << 16;
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+SL_INLINE void sl_v8_from_bf16(const uint16_t *from, sl_v8 *to)
+{
+    *to = (sl_v8)(__builtin_convertvector(*(const sl_v8_u16_at *)from, sl_v8_u32) << 16);
+}
+
 // The upper half of the nearest bfloat16, ties to even; NaN stays NaN.
 SL_INLINE uint16_t sl_float_to_bf16(float x)
 {
@@ -107,6 +122,15 @@ SL_INLINE uint16_t sl_float_to_bf16(float x)
     uint32_t rounded = (bits + 0x7fffu + (bits >> 16 & 1)) >> 16;
     uint32_t nan = bits >> 16 | 0x40u;
     return (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? nan : rounded);
+}
+
+SL_INLINE void sl_v8_to_bf16(const sl_v8 *from, uint16_t *to)
+{
+    const sl_v8_u32 bits = (sl_v8_u32)*from;
+    const sl_v8_u32 is_nan = (sl_v8_u32)((bits & 0x7fffffffu) > 0x7f800000u);
+    const sl_v8_u32 rounded = (bits + 0x7fffu + (bits >> 16 & 1)) >> 16;
+    const sl_v8_u32 chosen = (is_nan & (bits >> 16 | 0x40u)) | (~is_nan & rounded);
+    *(sl_v8_u16_at *)to = __builtin_convertvector(chosen, sl_v8_u16);
 }
 
 /*
@@ -157,6 +181,18 @@ SL_INLINE void sl_stream_v16(enum sl_isa simd, float *to, const sl_v16 *from)
 #endif
     sl_stream_v8(simd, to, (const sl_v8 *)from);
     sl_stream_v8(simd, to + SL_LANES_8, (const sl_v8 *)from + 1);
+}
+
+// x as bf16, of a row.
+SL_INLINE void sl_round_span(const float *x, uint64_t n, uint16_t *to)
+{
+    uint64_t i = 0;
+    for (; i + SL_LANES_8 <= n; i += SL_LANES_8) {
+        const sl_v8 v = *(const sl_v8_at *)(x + i);
+        sl_v8_to_bf16(&v, to + i);
+    }
+    for (; i < n; i++)
+        to[i] = sl_float_to_bf16(x[i]);
 }
 
 // Asks for n elements of a row from element `at` of x on; all but `at` are constants.

@@ -401,6 +401,8 @@ int sl_cuda_gemm(enum sl_precision precision, enum sl_transpose ta, enum sl_tran
 
 int sl_cuda_gemm_bias_act(const struct sl_gemm_bias_act_args *args, struct sl_mempool *ws)
 {
+    if (args->c_bf16)
+        return sl_fail(SL_EUNSUPPORTED, "gemm_bias_act: c as bf16 is for cores");
     SL_TRY(sl_check_gemm_bias_act(args, ws));
     if (args->dropout.rate > 0.0f) {
         struct sl_gemm_bias_act_args product = *args;

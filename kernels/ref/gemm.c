@@ -61,6 +61,10 @@ int sl_ref_gemm_bias_act(const struct sl_gemm_bias_act_args *args, struct sl_mem
     for (uint64_t i = 0; args->n > 0 && i < args->m; i += rows)
         SL_TRY(sl_ref_bias_act(args->c + i * args->ldc, rows, (uint32_t)args->n, args->bias,
                                args->act, &args->dropout));
+    for (uint64_t i = 0; args->c_bf16 && args->n > 0 && i < args->m; i++)
+        SL_TRY(sl_ref_bias_act_bf16(args->c + i * args->ldc, 1, (uint32_t)args->n, NULL,
+                                    SL_ACT_NONE, NULL, NULL, args->c_bf16 + i * args->ldc_bf16,
+                                    args->ldc_bf16));
     return SL_OK;
 }
 

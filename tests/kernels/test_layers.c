@@ -176,15 +176,6 @@ void test_bias_act_bf16(struct suite *t)
 {
     uint16_t out[4] = {0};
     float x[2] = {1, 2};
-    if (t->device->is_host) {
-        t_begin(t, "bias_act_bf16 is not for cores");
-        t_expect_code(t, t->dev->bias_act_bf16(x, 1, 2, NULL, SL_ACT_NONE, NULL, NULL, out, 2),
-                      SL_EUNSUPPORTED, "cores");
-        t_expect_code(t, t->dev->bias_act_backward(x, out, 2, 1, 2, SL_ACT_RELU, NULL, NULL),
-                      SL_EUNSUPPORTED, "cores, backward");
-        t_end(t);
-        return;
-    }
     static const uint32_t widths[] = {1, 3, 8, 47, 100, 128, 130};
     static const enum sl_activation acts[] = {SL_ACT_NONE, SL_ACT_RELU, SL_ACT_LEAKY_RELU};
     for (size_t d = 0; d < SL_COUNT_OF(widths); d++)
@@ -202,6 +193,27 @@ void test_bias_act_bf16(struct suite *t)
     t_expect(t, (out[0] & 0x7fffu) > 0x7f80u, "NaN became %04x", out[0]);
     t_expect(t, out[1] == 0x7f80u, "3.4e38 became %04x", out[1]);
     t_end(t);
+    // Any bits at all, and those around ties, infinity and what is no normal number.
+    for (uint32_t dim = 1; dim < 80; dim += 13) {
+        static const uint32_t some[] = {0x3f808000, 0x3f818000, 0x3f808001, 0x3f807fff, 0x7f7f8000,
+                                        0x7f800000, 0xff800000, 0x7f800001, 0xffffffff, 0x7fc00000,
+                                        0x00000001, 0x00008000, 0x80018000, 0x007fffff, 0x80000000};
+        uint64_t ld;
+        t_begin(t, "bias_act_bf16 of any bits, dim=%u", dim);
+        float *bits = t_random_floats(t, 40 * (size_t)dim);
+        for (size_t i = 0; i < 40 * (size_t)dim; i++) {
+            const uint32_t word = i % 3 ? some[i / 3 % SL_COUNT_OF(some)] : (uint32_t)t_random(t);
+            memcpy(&bits[i], &word, sizeof word);
+        }
+        const uint16_t *want = t_round_rows(t, bits, 40, dim, &ld);
+        uint16_t *got = t_copy(t, want, 40 * ld * sizeof *got, 0);
+        for (size_t i = 0; i < 40 * (size_t)dim; i++)
+            got[i / dim * ld + i % dim] = 0;
+        t_expect_ok(t, t->dev->bias_act_bf16(bits, 40, dim, NULL, SL_ACT_NONE, NULL, NULL, got, ld),
+                    "dev");
+        t_same_bits(t, "any bits", got, want, 40 * ld * sizeof *got);
+        t_end(t);
+    }
     t_begin(t, "bias_act_bf16 refuses bad arguments");
     t_expect_code(t, t->dev->bias_act_bf16(x, 1, 2, NULL, SL_ACT_NONE, NULL, NULL, out, 1),
                   SL_EINVAL, "rows that overlap");

@@ -196,9 +196,11 @@ static float *gathered_step(struct scene *s, const struct sl_kernels *kernels, b
     float *gradient = fixture_alloc(s->m.n_params * sizeof *gradient);
     sl_gather_init(&gather, &compute, &s->g.ds, SL_GATHER_FASTER);
     gather.near_rows = near;
+    gather.half = near && s->m.half;
     ck_assert_int_eq(sl_gather_block(&gather, NULL, s->block, NULL, &buffer, &gathered), SL_OK);
     const uint64_t rows = near ? s->block->n_nodes[s->block->n_hops - 1] : s->block->n_input;
-    ck_assert_uint_eq(gathered.x_bytes, rows * FEATURES * sizeof(float));
+    ck_assert_uint_eq(gathered.x_bytes, gather.half ? rows * sl_layer_pitch(FEATURES) * 2
+                                                    : rows * FEATURES * sizeof(float));
     ck_assert_uint_eq(gathered.miss_bytes,
                       s->block->n_input * s->g.ds.feat_dim * sl_dtype_bytes(s->g.ds.feat_dtype));
     ck_assert_msg(sl_model_train(&s->m, s->params, sl_block_here(s->block), buffer.x, gradient,
@@ -209,19 +211,22 @@ static float *gathered_step(struct scene *s, const struct sl_kernels *kernels, b
     return gradient;
 }
 
-// Rows that sums alone read are read where they lie, to the same bits.
-LOOP_TEST(a_first_layer_reads_the_table, 0, 4)
+// Rows that sums alone read are read where they lie, to the same bits; the others are copied, as
+// bf16 where products would round them.
+LOOP_TEST(a_first_layer_reads_the_table, 0, 8)
 {
     const struct sl_kernels *kernels = _i % 2 ? sl_kernels_cpu() : sl_kernels_ref();
     for (int aggregator = SL_AGGREGATOR_MEAN; aggregator <= SL_AGGREGATOR_GCN; aggregator++) {
         struct sl_config c = config_of(SL_MODEL_GRAPHSAGE, 3);
         struct scene s;
         c.model.aggregator = (enum sl_aggregator)aggregator;
+        c.precision = _i / 4 ? SL_CONFIG_BF16 : SL_CONFIG_FP32;
         scene_init(&s, &c, SEEDS, kernels);
-        void *half = _i / 2 ? fixture_halve(&s.g, FEATURES) : NULL;
+        void *half = _i / 2 % 2 ? fixture_halve(&s.g, FEATURES) : NULL;
         ck_assert_uint_lt(s.block->n_nodes[2], s.block->n_input);
         float *wanted = gathered_step(&s, kernels, false);
         ck_assert(sl_model_take_table(&s.m, &s.g.ds));
+        ck_assert_int_eq(s.m.half, _i / 4);
         float *found = gathered_step(&s, kernels, true);
         ck_assert_mem_eq(found, wanted, s.m.n_params * sizeof *found);
         free(found);

@@ -16,7 +16,8 @@
 enum {
     // Gathered by the processor while the piece before crosses the bus: some hundred microseconds.
     PIECE_BYTES = 8 << 20,
-    TRIALS = 3, // of each way; the first of them warms up
+    NARROW_BYTES = 512 << 10, // of f32 at once, on their way to bf16
+    TRIALS = 3,               // of each way; the first of them warms up
 };
 
 void sl_gather_init(struct sl_gather *g, const struct sl_compute *compute,
@@ -71,11 +72,17 @@ static int list_rows(struct sl_gather_job *j, struct sl_row_split *out)
     return SL_OK;
 }
 
-// Words of a row as it is moved.
+// Whether rows become bf16 on their way.
+static bool narrows(const struct sl_gather *g)
+{
+    return g->half && g->near_rows;
+}
+
+// Words of a row as it is moved; of bf16 as layers have them (sl_layer_pitch).
 static uint32_t width_of(const struct sl_gather *g)
 {
     const uint32_t dim = g->source.dataset->feat_dim;
-    return g->half ? dim / 2 : dim;
+    return narrows(g) ? (uint32_t)sl_align_up(dim, 8) / 2 : g->half ? dim / 2 : dim;
 }
 
 // How many of a plain block's rows are brought to where they are computed with: the first ones.
@@ -101,10 +108,31 @@ static uint64_t bytes_of(const struct sl_gather *g, const struct sl_block *block
 
 // --- on CPU cores --------------------------------------------------------------------------------
 
+// Piece by piece through f32 that stays in the cache.
+static int narrow_rows(struct sl_gather *g, const uint32_t *vertices, uint32_t n, void *x)
+{
+    const struct sl_kernels *kernels = g->compute.kernels;
+    const uint32_t dim = g->source.dataset->feat_dim;
+    const uint64_t pitch = 2 * (uint64_t)width_of(g), row_bytes = dim * sizeof(float);
+    const uint32_t piece = (uint32_t)SL_MAX(NARROW_BYTES / row_bytes, (uint64_t)1);
+    SL_TRY(sl_buffer_grow(&g->rows, g->compute.device, SL_BUFFER_HOST, SL_MIN(n, piece) * row_bytes,
+                          "input features"));
+    for (uint32_t at = 0; at < n; at += SL_MIN(piece, n - at)) {
+        const uint32_t rows = SL_MIN(piece, n - at);
+        SL_TRY(
+            sl_rows_convert_of(&g->source, 0, kernels, vertices + at, NULL, rows, rows, g->rows.p));
+        SL_TRY(kernels->bias_act_bf16(g->rows.p, rows, dim, NULL, SL_ACT_NONE, NULL, NULL,
+                                      (uint16_t *)x + at * pitch, pitch));
+    }
+    return SL_OK;
+}
+
 int sl_gather_from_store(struct sl_gather *g, uint32_t range, const uint32_t *vertices,
                          const uint32_t *to, uint32_t n, uint32_t n_places, void *x)
 {
     const struct sl_kernels *kernels = g->compute.kernels;
+    if (narrows(g)) // all of them, in their order
+        return narrow_rows(g, vertices, n, x);
     return g->half ? sl_rows_copy_of(&g->source, range, kernels, vertices, to, n, n_places, x)
                    : sl_rows_convert_of(&g->source, range, kernels, vertices, to, n, n_places, x);
 }

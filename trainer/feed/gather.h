@@ -101,7 +101,7 @@ enum sl_gather_way {
 // A batch where it is computed with.
 struct sl_batch_buffer {
     struct sl_block_view block; // of the last batch
-    // (n_input, feat_dim) its features: f32, or f16 as of `half`; the first of them alone as of
+    // (n_input, feat_dim) its features: f32, or f16 as of `half`; the first alone, or bf16, as of
     // `near_rows`; behind them those of its edges (edge_rows.h); of types as typed_block.h has them
     void *x;
     struct sl_buffer arrays; // the block's copy on a GPU
@@ -115,7 +115,7 @@ struct sl_gather {
     struct sl_row_source source; // of misses
     bool half; // f16 stays as it is; of an even width, but with types. Set before use
     // On cores: x has the rows of the first layer's destinations alone, and the layer reads the
-    // others in the files (sl_model_take_table). Set before use; not with a reader.
+    // others in the files (sl_model_take_table); with `half` as bf16. Not with a reader.
     bool near_rows;
     enum sl_gather_way way;    // GPU; becomes what was found
     bool counts_loops;         // GPU: blocks come with their loops counted (to->block.n_loops)

@@ -72,7 +72,7 @@ uint32_t *sl_layer_words(const struct sl_layer_env *env, uint64_t n)
 
 bool sl_layer_rounds(const struct sl_layer_env *env)
 {
-    return env->precision == SL_PRECISION_BF16 && env->device && !env->device->is_host;
+    return env->precision == SL_PRECISION_BF16 && env->device;
 }
 
 uint64_t sl_layer_pitch(uint64_t columns)
@@ -188,6 +188,8 @@ int sl_layer_last_product(const struct sl_layer_env *env, const struct sl_layer 
         .bias = after->bias,
         .act = after->act,
         .dropout = after->dropout,
+        .c_bf16 = after->rounded,
+        .ldc_bf16 = sl_layer_pitch(layer->d_out),
     };
     after->applied = true;
     return env->kernels->gemm_bias_act(&args, env->pool);
@@ -224,6 +226,8 @@ int sl_layer_last_products(const struct sl_layer_env *env, const struct sl_layer
         args.bias = after->bias;
         args.act = after->act;
         args.dropout = after->dropout;
+        args.c_bf16 = after->rounded;
+        args.ldc_bf16 = sl_layer_pitch(layer->d_out);
         after->applied = true;
     }
     return env->kernels->gemm_bias_act(&args, env->pool);

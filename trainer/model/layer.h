@@ -104,7 +104,8 @@ struct sl_layer_epilogue {
     const float *bias; // (d_out) or NULL
     enum sl_activation act;
     struct sl_dropout dropout;
-    bool applied; // out
+    uint16_t *rounded; // (rows, sl_layer_pitch(d_out)) on cores the result as bf16, too; or NULL
+    bool applied;      // out
 };
 
 // All rows of features, in the processor's memory, which a first layer's sums read where they lie:
@@ -124,8 +125,8 @@ struct sl_layer_tape {
     // kinds that say reads_f32.
     const float *x;
     // As they are stored in 2 bytes, or NULL: features of f16 (n_src, d_in), of kinds that read
-    // them; on a GPU that multiplies in bf16 the rounded output of the layer before, (n_src,
-    // sl_layer_pitch(d_in)).
+    // them; with bf16 the rounded output of the layer before, (n_src, sl_layer_pitch(d_in)), or
+    // where there is a table the rows that x would have.
     const void *half;
     enum sl_dtype half_dtype;  // F16 or BF16
     bool training;             // batch statistics and dropout
@@ -255,8 +256,8 @@ int sl_layer_piece_sums(const struct sl_layer_env *env, const struct sl_layer *l
 // Pool memory, the device's, for n floats (n elements of 4 bytes), or NULL after sl_fail().
 float *sl_layer_floats(const struct sl_layer_env *env, uint64_t n);
 uint32_t *sl_layer_words(const struct sl_layer_env *env, uint64_t n);
-// Whether rows that products read are bf16 from the first: on GPUs whose products would round them
-// each time that they read them. Bits are the same.
+// Whether rows that products read are bf16 from the first, since they would be rounded each time
+// that they are read. Bits are the same.
 bool sl_layer_rounds(const struct sl_layer_env *env);
 // Elements from one such row to the next: 16 bytes, as tensor cores want them.
 uint64_t sl_layer_pitch(uint64_t columns);

@@ -109,12 +109,18 @@ static struct sl_layer_term inner_rows(const struct sl_layer *layer, const struc
                                   layer->d_out, bf16};
 }
 
+// What is rounded beside f32 is for GPUs: on cores it would take more memory, and a pass.
+static bool rounds_beside(const struct sl_layer_env *env)
+{
+    return sl_layer_rounds(env) && !env->device->is_host;
+}
+
 // own->after by `bias` (NULL: it has it) and the activation; rounded beside where products want it.
 static int activate(const struct sl_layer_env *env, const struct sl_layer *layer, uint32_t rows,
                     const float *bias, enum sl_activation act, struct own *own)
 {
     const uint32_t dim = layer->d_out;
-    if (!sl_layer_rounds(env))
+    if (!rounds_beside(env))
         return env->kernels->bias_act(own->after, rows, dim, bias, act, &NO_DROPOUT);
     own->rounded = sl_layer_bf16(env, rows, dim);
     if (!own->rounded)
@@ -131,9 +137,8 @@ static int forward(const struct sl_layer_env *env, const struct sl_layer *layer,
     enum sl_activation act = layer->options->activation;
     const float *bias = params + layer->offset[LIN0_BIAS];
     const bool normal = layer->options->norm != SL_NORM_NONE;
-    struct sl_layer_epilogue inner = {.offered = normal || !sl_layer_rounds(env),
-                                      .bias = bias,
-                                      .act = normal ? SL_ACT_NONE : act};
+    struct sl_layer_epilogue inner = {
+        .offered = normal || !rounds_beside(env), .bias = bias, .act = normal ? SL_ACT_NONE : act};
     struct own *own = sl_layer_note(env, sizeof *own);
     if (!own)
         return SL_ENOMEM;

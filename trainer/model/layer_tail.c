@@ -29,11 +29,11 @@ static int add_bias(const struct sl_layer_env *env, uint32_t dim, const float *b
 struct sl_layer_epilogue sl_layer_tail_offer(const struct sl_layer_tail *around, const float *bias,
                                              bool training, const struct sl_dropout *dropout)
 {
-    return (struct sl_layer_epilogue){.offered = !normalises(around) && !around->rounds,
-                                      .bias = bias,
-                                      .act = activation_of(around),
-                                      .dropout =
-                                          training && around->hidden ? *dropout : NO_DROPOUT};
+    return (struct sl_layer_epilogue){
+        .offered = !normalises(around) && (!around->rounds || around->fuses),
+        .bias = bias,
+        .act = activation_of(around),
+        .dropout = training && around->hidden ? *dropout : NO_DROPOUT};
 }
 
 // The last pass: bias, activation and dropout of x in place, to bf16, or both.
@@ -45,7 +45,8 @@ static int last_pass(const struct sl_layer_env *env, const struct sl_layer_tail 
     tape->y = x;
     if (!around->rounds)
         return env->kernels->bias_act(x, tape->rows, dim, bias, act, &tape->dropout);
-    tape->rounded = sl_layer_bf16(env, tape->rows, dim);
+    if (!tape->rounded)
+        tape->rounded = sl_layer_bf16(env, tape->rows, dim);
     if (!tape->rounded)
         return SL_ENOMEM;
     if (!around->keeps)
@@ -61,8 +62,11 @@ int sl_layer_tail_forward(const struct sl_layer_env *env, const struct sl_layer_
 {
     *tape = (struct sl_layer_tail_tape){
         .rows = rows, .dropout = training && around->hidden ? *dropout : NO_DROPOUT, .y = x};
-    if (after->applied)
+    tape->rounded = after->rounded;
+    if (after->applied) {
+        tape->y = after->rounded ? NULL : x;
         return SL_OK;
+    }
     if (!normalises(around))
         return last_pass(env, around, after->bias, x, tape);
     float *normal = sl_layer_floats(env, rows * around->dim);

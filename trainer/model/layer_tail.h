@@ -5,10 +5,10 @@
  * follows is here, the same for all kinds. A layer whose output is the model's gets its bias alone.
  * Without a norm all is one pass over the rows, in place.
  *
- * ROUNDING. On a GPU that multiplies in bf16 the last pass of a hidden layer writes its output as
+ * ROUNDING. In a job of bf16 the last pass of a hidden layer writes its output as
  * bf16, elsewhere, where the next layer's aggregation and products read it. What a layer's product
  * has left is then of no use to anybody, unless somebody reads the output as f32 too (model.h says
- * who), and the pass is none of the product's own.
+ * who), and the pass is none of the product's own, but on cores, which keep f32 alone then.
  */
 #ifndef SL_TRAINER_MODEL_LAYER_TAIL_H
 #define SL_TRAINER_MODEL_LAYER_TAIL_H
@@ -24,6 +24,7 @@ struct sl_layer_tail {
     bool hidden;  // norm, activation and dropout follow the bias
     bool rounds;  // the output of a batch is bf16 then
     bool keeps;   // and f32 beside it
+    bool fuses;   // products round their results: on cores
     enum sl_activation activation;
     enum sl_norm_kind norm;
     uint64_t norm_offset[SL_NORM_TENSORS];

@@ -61,12 +61,17 @@ static void add_surround(struct sl_model *model, uint32_t l)
 {
     const struct sl_layer *layer = &model->layer[l];
     struct sl_layer_tail *around = &model->around[l];
-    *around = (struct sl_layer_tail){.dim = layer->d_out,
-                                     .hidden = !layer->last,
-                                     .activation = model->options.activation,
-                                     .norm = model->options.norm,
-                                     .rounds = sl_layer_rounds(&model->env) && !layer->last,
-                                     .keeps = reads_f32(model)};
+    const bool keeps = reads_f32(model), on_cores = model->env.device->is_host;
+    // Where f32 stays, for others or for the norm's backward, cores gain nothing from both.
+    const bool both = on_cores && (keeps || model->options.norm != SL_NORM_NONE);
+    *around =
+        (struct sl_layer_tail){.dim = layer->d_out,
+                               .hidden = !layer->last,
+                               .activation = model->options.activation,
+                               .norm = model->options.norm,
+                               .rounds = sl_layer_rounds(&model->env) && !layer->last && !both,
+                               .keeps = keeps,
+                               .fuses = on_cores};
     if (layer->last)
         return;
     char prefix[24];
@@ -365,17 +370,18 @@ static void take_source(const struct sl_model *model, struct sl_block_view block
                         const void *x, struct sl_layer_tape *tape)
 {
     const struct sl_layer_tail_tape *before = l > 0 ? &model->around_tape[l - 1] : NULL;
-    tape->half_dtype = before ? SL_DTYPE_BF16 : SL_DTYPE_F16;
+    tape->half_dtype = before || model->table.rows ? SL_DTYPE_BF16 : SL_DTYPE_F16;
     if (before) {
         tape->x = before->y;
         tape->half = before->rounded;
-    } else if (model->half) {
-        tape->half = x;
-    } else {
-        tape->x = x;
-        tape->table = model->table;
-        tape->table.nodes = sl_view_nodes(block);
+        return;
     }
+    if (model->half)
+        tape->half = x;
+    else
+        tape->x = x;
+    tape->table = model->table;
+    tape->table.nodes = sl_view_nodes(block);
 }
 
 // One layer and what surrounds it; the output is in model->around_tape[l]. x: features.
@@ -383,6 +389,7 @@ static int forward_layer(struct sl_model *model, const float *params, struct sl_
                          uint32_t l, const void *x, bool training)
 {
     const struct sl_layer *layer = &model->layer[l];
+    const struct sl_layer_tail *around = &model->around[l];
     struct sl_layer_tape *tape = &model->tape[l];
     struct sl_dropout dropout = {
         .rate = training ? model->options.attention_dropout : 0,
@@ -398,11 +405,15 @@ static int forward_layer(struct sl_model *model, const float *params, struct sl_
     take_source(model, block, l, x, tape);
     dropout.rate = model->dropout;
     dropout.layer = l + 1;
-    tape->after =
-        sl_layer_tail_offer(&model->around[l], sl_layer_bias(layer, params), training, &dropout);
+    tape->after = sl_layer_tail_offer(around, sl_layer_bias(layer, params), training, &dropout);
+    if (around->rounds && tape->after.offered) {
+        tape->after.rounded = sl_layer_bf16(&model->env, tape->hop.csr.n_dst, layer->d_out);
+        if (!tape->after.rounded)
+            return SL_ENOMEM;
+    }
     SL_TRY(layer->kind->forward(&model->env, layer, params,
                                 training && (l > 0 || model->learned.dim > 0), tape));
-    return sl_layer_tail_forward(&model->env, &model->around[l], params, &tape->after, tape->y,
+    return sl_layer_tail_forward(&model->env, around, params, &tape->after, tape->y,
                                  tape->hop.csr.n_dst, training, &dropout, &model->around_tape[l]);
 }
 
@@ -435,6 +446,7 @@ bool sl_model_take_table(struct sl_model *model, const struct sl_dataset *ds)
         return false;
     model->table = (struct sl_layer_table){
         .rows = ds->feat, .dtype = ds->feat_dtype, .n_rows = (uint32_t)ds->n_nodes};
+    model->half = sl_layer_rounds(&model->env); // products alone read the rows that are copied
     return true;
 }
 
@@ -529,8 +541,12 @@ int sl_model_layer(struct sl_model *model, const float *params, struct sl_block_
     return SL_OK;
 }
 
+// Where the output is bf16 alone, what it was made of in f32 is of no use any more.
 static float *gradient_of_output(const struct sl_model *model, uint32_t l)
 {
+    const struct sl_layer_tail_tape *around = &model->around_tape[l];
+    if (around->rounded && !around->y && model->options.norm == SL_NORM_NONE)
+        return model->tape[l].y;
     return sl_layer_floats(&model->env, model->around_tape[l].rows * model->layer[l].d_out);
 }
 

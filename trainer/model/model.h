@@ -71,7 +71,7 @@ struct sl_model {
     uint64_t n_params;
 
     float dropout, input_dropout;
-    bool half;                   // features of batches are f16 (sl_model_take_half)
+    bool half;                   // features of batches are f16 (_take_half), or bf16 (_take_table)
     struct sl_layer_table table; // of sl_model_take_table(), or rows NULL
     struct sl_learned_rows learned;
     uint64_t seed;
