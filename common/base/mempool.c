@@ -123,6 +123,19 @@ void *sl_mempool_zalloc(struct sl_mempool *pool, size_t bytes)
     return p;
 }
 
+struct sl_mempool_mark sl_mempool_mark(const struct sl_mempool *pool)
+{
+    return (struct sl_mempool_mark){pool->head, pool->head ? pool->head->used : 0,
+                                    pool->used_bytes};
+}
+
+void sl_mempool_release(struct sl_mempool *pool, struct sl_mempool_mark mark)
+{
+    if (pool->head) // a slab that came later is empty then
+        pool->head->used = pool->head == mark.head ? mark.slab_used : 0;
+    pool->used_bytes = mark.used_bytes;
+}
+
 void sl_mempool_reset(struct sl_mempool *pool)
 {
     if (pool->head && pool->head->next) {

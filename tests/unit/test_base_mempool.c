@@ -118,6 +118,32 @@ TEST(used_and_peak_are_counted)
     sl_mempool_fini(&pool);
 }
 
+// Of a pool that was empty, that has room, and that has to grow meanwhile.
+LOOP_TEST(what_is_given_back_is_taken_again, 0, 3)
+{
+    const size_t more = _i == 2 ? (size_t)3 * MIB : 1000;
+    struct sl_mempool pool = {0};
+    char *kept = _i ? sl_mempool_alloc(&pool, 100) : NULL;
+    if (kept)
+        memset(kept, 7, 100);
+    const size_t used = pool.used_bytes;
+    char *first[2] = {NULL};
+    for (int round = 0; round < 3; round++) {
+        const struct sl_mempool_mark mark = sl_mempool_mark(&pool);
+        first[round > 0] = sl_mempool_alloc(&pool, more);
+        memset(first[round > 0], 8, more);
+        memset(sl_mempool_alloc(&pool, 200), 8, 200);
+        sl_mempool_release(&pool, mark);
+        ck_assert_uint_eq(pool.used_bytes, used);
+        if (round > 0)
+            ck_assert_ptr_eq(first[1], first[0]);
+    }
+    for (int i = 0; kept && i < 100; i++)
+        ck_assert_int_eq(kept[i], 7);
+    ck_assert_uint_eq(pool.peak_bytes, used + sl_align_up(more, (size_t)64) + 256);
+    sl_mempool_fini(&pool);
+}
+
 TEST(zalloc_clears_used_memory)
 {
     struct sl_mempool pool = {0};
