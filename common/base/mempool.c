@@ -7,6 +7,8 @@
 #include "common/base/bits.h"
 
 #define SLAB_MIN_BYTES ((size_t)2 << 20)
+#define HUGE_BYTES     ((size_t)2 << 20)
+#define SMALL_BYTES    ((size_t)256 << 10) // less would leave most of a huge page unused
 
 // Notes of a piece of memory, which may be where the processor cannot write.
 struct sl_mempool_slab {
@@ -19,16 +21,18 @@ static const struct sl_memory PAGES = {.alloc = sl_pages_alloc, .free = sl_pages
 
 static size_t pages_round(size_t bytes)
 {
-    return sl_align_up(bytes, (size_t)2 << 20);
+    return sl_align_up(SL_MAX(bytes, (size_t)1), bytes <= SMALL_BYTES ? (size_t)4096 : HUGE_BYTES);
 }
 
 void *sl_pages_alloc(size_t bytes)
 {
     size_t n = pages_round(bytes);
-    size_t extra = (size_t)2 << 20;
+    size_t extra = n <= SMALL_BYTES ? 0 : HUGE_BYTES;
     char *p = mmap(NULL, n + extra, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED)
         return NULL;
+    if (extra == 0)
+        return p;
     // Huge pages need 2 MiB alignment: cut what sticks out on both sides.
     char *aligned = (char *)sl_align_up((uintptr_t)p, extra);
     if (aligned > p)

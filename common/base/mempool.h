@@ -51,7 +51,7 @@ void sl_mempool_release(struct sl_mempool *pool, struct sl_mempool_mark mark);
 // Forgets everything; merges the slabs into one so that the next batch of this size needs no more.
 void sl_mempool_reset(struct sl_mempool *pool);
 
-// Anonymous memory in huge pages if granted, not pre-faulted; NULL when there is none.
+// Anonymous memory, not pre-faulted, in huge pages if granted and not little; NULL: there is none.
 void *sl_pages_alloc(size_t bytes);
 void sl_pages_free(void *p, size_t bytes);
 // Gives the end of such memory back, except the page with the last of the first `keep` bytes (more

@@ -1,6 +1,7 @@
 // Pools: alignment, growth, and that a batch of known size allocates nothing.
 #include "common/base/mempool.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -190,6 +191,50 @@ TEST(pages_are_aligned_for_huge_pages)
     p[3 * MIB - 1] = 1;
     sl_pages_free(p, 3 * MIB);
     sl_pages_free(NULL, 100);
+}
+
+// Whether the pages at p ask for huge ones, as /proc/self/smaps has it.
+static bool asks_for_huge_pages(const char *p)
+{
+    FILE *f = fopen("/proc/self/smaps", "r");
+    char line[4096], rest;
+    unsigned long begin, end, at = (unsigned long)(uintptr_t)p;
+    bool here = false, asks = false;
+    ck_assert_ptr_nonnull(f);
+    while (fgets(line, sizeof line, f)) {
+        if (sscanf(line, "%lx-%lx %c", &begin, &end, &rest) == 3)
+            here = at >= begin && at < end;
+        else if (here && strncmp(line, "VmFlags:", 8) == 0)
+            asks = strstr(line, " hg") != NULL;
+    }
+    fclose(f);
+    return asks;
+}
+
+TEST(little_memory_takes_small_pages)
+{
+    static const size_t sizes[] = {0, 1, 5000, (size_t)256 << 10};
+    for (size_t i = 0; i < SL_COUNT_OF(sizes); i++) {
+        char *p = sl_pages_alloc(sizes[i]);
+        ck_assert_ptr_nonnull(p);
+        ck_assert_uint_eq((uintptr_t)p % 4096, 0);
+        p[0] = 1;
+        if (sizes[i] >= 4096)
+            p[sizes[i] - 1] = 1;
+        ck_assert(!asks_for_huge_pages(p));
+        sl_pages_free(p, sizes[i]);
+    }
+}
+
+TEST(the_end_of_pages_is_given_back)
+{
+    char *p = sl_pages_alloc(5 * MIB);
+    p[9999] = 3;
+    const size_t left = sl_pages_trim(p, 5 * MIB, 10000);
+    ck_assert_uint_eq(left, 3 * 4096);
+    ck_assert_int_eq(p[9999], 3);
+    ck_assert_uint_eq(sl_pages_trim(p, left, 10000), left);
+    sl_pages_free(p, left);
 }
 
 RUN_TESTS(.timeout_s = 60)
