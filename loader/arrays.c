@@ -430,8 +430,9 @@ static void fill_types(struct sl_arrays *a, const struct sl_block *block,
     for (uint32_t t = 0; t < typed->n_types; t++) {
         const uint32_t n = part[t].n[block->n_hops];
         a->types[t] = (struct sluice_type_arrays){.n_nodes = n, .nodes = a->nodes + part[t].first};
-        a->rows_at[t] =
-            typed->type[t].feat_dim ? sl_typed_rows_at(block, typed, t, true) : SL_NO_ROWS;
+        a->rows_at[t] = typed->type[t].feat_dim
+                            ? sl_typed_rows_at(block, typed, t, SL_TYPED_AS_STORED)
+                            : SL_NO_ROWS;
         widen(a->types[t].nodes, sl_block_nodes(block) + part[t].first,
               (int64_t)typed->type[t].first, 0, n);
     }

@@ -7,6 +7,8 @@
 #include "common/base/bits.h"
 
 #define SLAB_MIN_BYTES ((size_t)2 << 20)
+#define HUGE_BYTES     ((size_t)2 << 20)
+#define SMALL_BYTES    ((size_t)256 << 10) // less would leave most of a huge page unused
 
 // Notes of a piece of memory, which may be where the processor cannot write.
 struct sl_mempool_slab {
@@ -19,16 +21,18 @@ static const struct sl_memory PAGES = {.alloc = sl_pages_alloc, .free = sl_pages
 
 static size_t pages_round(size_t bytes)
 {
-    return sl_align_up(bytes, (size_t)2 << 20);
+    return sl_align_up(SL_MAX(bytes, (size_t)1), bytes <= SMALL_BYTES ? (size_t)4096 : HUGE_BYTES);
 }
 
 void *sl_pages_alloc(size_t bytes)
 {
     size_t n = pages_round(bytes);
-    size_t extra = (size_t)2 << 20;
+    size_t extra = n <= SMALL_BYTES ? 0 : HUGE_BYTES;
     char *p = mmap(NULL, n + extra, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED)
         return NULL;
+    if (extra == 0)
+        return p;
     // Huge pages need 2 MiB alignment: cut what sticks out on both sides.
     char *aligned = (char *)sl_align_up((uintptr_t)p, extra);
     if (aligned > p)
@@ -121,6 +125,19 @@ void *sl_mempool_zalloc(struct sl_mempool *pool, size_t bytes)
     if (p)
         memset(p, 0, bytes);
     return p;
+}
+
+struct sl_mempool_mark sl_mempool_mark(const struct sl_mempool *pool)
+{
+    return (struct sl_mempool_mark){pool->head, pool->head ? pool->head->used : 0,
+                                    pool->used_bytes};
+}
+
+void sl_mempool_release(struct sl_mempool *pool, struct sl_mempool_mark mark)
+{
+    if (pool->head) // a slab that came later is empty then
+        pool->head->used = pool->head == mark.head ? mark.slab_used : 0;
+    pool->used_bytes = mark.used_bytes;
 }
 
 void sl_mempool_reset(struct sl_mempool *pool)

@@ -39,10 +39,19 @@ void sl_mempool_fini(struct sl_mempool *pool);
 void *sl_mempool_alloc(struct sl_mempool *pool, size_t bytes);
 void *sl_mempool_zalloc(struct sl_mempool *pool, size_t bytes); // only of the process's own memory
 
+// sl_mempool_release() gives back what has been taken since sl_mempool_mark(): the next to be taken
+// lies there again, in memory that the caches still have. No reset between the two.
+struct sl_mempool_mark {
+    struct sl_mempool_slab *head;
+    size_t slab_used, used_bytes;
+};
+struct sl_mempool_mark sl_mempool_mark(const struct sl_mempool *pool);
+void sl_mempool_release(struct sl_mempool *pool, struct sl_mempool_mark mark);
+
 // Forgets everything; merges the slabs into one so that the next batch of this size needs no more.
 void sl_mempool_reset(struct sl_mempool *pool);
 
-// Anonymous memory in huge pages if granted, not pre-faulted; NULL when there is none.
+// Anonymous memory, not pre-faulted, in huge pages if granted and not little; NULL: there is none.
 void *sl_pages_alloc(size_t bytes);
 void sl_pages_free(void *p, size_t bytes);
 // Gives the end of such memory back, except the page with the last of the first `keep` bytes (more

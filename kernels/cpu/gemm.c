@@ -62,8 +62,10 @@ SL_SIMD_VOID(clear_rows, (float *c, uint64_t m, uint64_t n, uint64_t ldc), (c, m
             c[i * ldc + j] = 0.0f;
 }
 
+// What is packed is over when the product is.
 static int multiply(enum sl_precision precision, struct sl_cpu_gemm *g, struct sl_mempool *ws)
 {
+    const struct sl_mempool_mark before = sl_mempool_mark(ws);
     const struct sl_cpu_epilogue *after = g->after;
     const enum sl_cpu_bf16_path path = sl_cpu_gemm_bf16_path();
     if (g->m == 0 || g->n == 0)
@@ -75,17 +77,20 @@ static int multiply(enum sl_precision precision, struct sl_cpu_gemm *g, struct s
     if (g->of[0].k == 0 || g->alpha == 0.0f) {
         if (g->beta == 0.0f)
             clear_rows(g->c, g->m, g->n, g->ldc);
-    } else if (sl_precision_kind(precision) != SL_PRECISION_BF16) {
-        return sl_cpu_gemm_blocks(SL_CPU_WORDS_F32, g, ws);
-    } else if (path != SL_CPU_BF16_STRIPS) {
-        return sl_cpu_gemm_blocks(
-            path == SL_CPU_BF16_PAIRS ? SL_CPU_WORDS_PAIRS : SL_CPU_WORDS_ROUNDED, g, ws);
-    } else {
-        return sl_cpu_gemm_strips(g, ws);
+        if (after)
+            sl_cpu_epilogue_pass(after, g->m);
+        return SL_OK;
     }
-    if (after)
-        sl_cpu_epilogue_pass(after, g->m);
-    return SL_OK;
+    int rc;
+    if (sl_precision_kind(precision) != SL_PRECISION_BF16)
+        rc = sl_cpu_gemm_blocks(SL_CPU_WORDS_F32, g, ws);
+    else if (path != SL_CPU_BF16_STRIPS)
+        rc = sl_cpu_gemm_blocks(
+            path == SL_CPU_BF16_PAIRS ? SL_CPU_WORDS_PAIRS : SL_CPU_WORDS_ROUNDED, g, ws);
+    else
+        rc = sl_cpu_gemm_strips(g, ws);
+    sl_mempool_release(ws, before);
+    return rc;
 }
 
 // Those of f32 become bf16 while they are packed, which takes no pass of its own.

@@ -66,6 +66,7 @@ int sl_cpu_transpose(const struct sl_csr_view *csr, uint32_t *t_indptr, uint32_t
         return SL_OK;
     }
 
+    const struct sl_mempool_mark before = sl_mempool_mark(ws);
     // A thread's counts cost a pass over the sources: it must have edges enough to be worth it.
     uint64_t worth = n_edges / SL_MAX((uint64_t)PART_MIN_EDGES, n_src / 4);
     struct job job = {.csr = csr, .t_indices = t_indices, .t_edge = t_edge};
@@ -88,5 +89,6 @@ int sl_cpu_transpose(const struct sl_csr_view *csr, uint32_t *t_indptr, uint32_t
     }
     t_indptr[n_src] = at;
     sl_cpu_parallel_parts(job.n_parts, place_part, &job);
+    sl_mempool_release(ws, before);
     return SL_OK;
 }

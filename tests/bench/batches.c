@@ -69,8 +69,9 @@ struct bench {
 static void gather(const struct sl_dataset *ds, const struct sl_block *block, struct features *f)
 {
     const bool typed = ds->typed.n_types;
-    const uint64_t bytes = typed ? sl_typed_rows_at(block, &ds->typed, ds->typed.n_types, false)
-                                 : (uint64_t)block->n_input * ds->feat_dim * sizeof *f->x;
+    const uint64_t bytes =
+        typed ? sl_typed_rows_at(block, &ds->typed, ds->typed.n_types, SL_TYPED_F32)
+              : (uint64_t)block->n_input * ds->feat_dim * sizeof *f->x;
     if (bytes > f->capacity) {
         sl_pages_free(f->x, f->capacity);
         f->capacity = bytes + bytes / 8;

@@ -157,7 +157,7 @@ static void run(const struct options *o)
     make_block(base);
     for (uint32_t t = 0; t < TYPES; t++)
         types[t].feat_dim = FEATURES;
-    float *x = random_floats(9, sl_typed_rows_at(b, &typed, TYPES, false) / sizeof *x, 1);
+    float *x = random_floats(9, sl_typed_rows_at(b, &typed, TYPES, SL_TYPED_F32) / sizeof *x, 1);
     must_ok(sl_model_init(&model, &c, 0, &typed, &objective, sl_device_host(), sl_kernels_cpu()));
     float *params = random_floats(10, model.n_params, 0.06f);
     float *gradient = random_floats(11, model.n_params, 0);

@@ -1,6 +1,7 @@
 // Pools: alignment, growth, and that a batch of known size allocates nothing.
 #include "common/base/mempool.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -118,6 +119,32 @@ TEST(used_and_peak_are_counted)
     sl_mempool_fini(&pool);
 }
 
+// Of a pool that was empty, that has room, and that has to grow meanwhile.
+LOOP_TEST(what_is_given_back_is_taken_again, 0, 3)
+{
+    const size_t more = _i == 2 ? (size_t)3 * MIB : 1000;
+    struct sl_mempool pool = {0};
+    char *kept = _i ? sl_mempool_alloc(&pool, 100) : NULL;
+    if (kept)
+        memset(kept, 7, 100);
+    const size_t used = pool.used_bytes;
+    char *first[2] = {NULL};
+    for (int round = 0; round < 3; round++) {
+        const struct sl_mempool_mark mark = sl_mempool_mark(&pool);
+        first[round > 0] = sl_mempool_alloc(&pool, more);
+        memset(first[round > 0], 8, more);
+        memset(sl_mempool_alloc(&pool, 200), 8, 200);
+        sl_mempool_release(&pool, mark);
+        ck_assert_uint_eq(pool.used_bytes, used);
+        if (round > 0)
+            ck_assert_ptr_eq(first[1], first[0]);
+    }
+    for (int i = 0; kept && i < 100; i++)
+        ck_assert_int_eq(kept[i], 7);
+    ck_assert_uint_eq(pool.peak_bytes, used + sl_align_up(more, (size_t)64) + 256);
+    sl_mempool_fini(&pool);
+}
+
 TEST(zalloc_clears_used_memory)
 {
     struct sl_mempool pool = {0};
@@ -164,6 +191,50 @@ TEST(pages_are_aligned_for_huge_pages)
     p[3 * MIB - 1] = 1;
     sl_pages_free(p, 3 * MIB);
     sl_pages_free(NULL, 100);
+}
+
+// Whether the pages at p ask for huge ones, as /proc/self/smaps has it.
+static bool asks_for_huge_pages(const char *p)
+{
+    FILE *f = fopen("/proc/self/smaps", "r");
+    char line[4096], rest;
+    unsigned long begin, end, at = (unsigned long)(uintptr_t)p;
+    bool here = false, asks = false;
+    ck_assert_ptr_nonnull(f);
+    while (fgets(line, sizeof line, f)) {
+        if (sscanf(line, "%lx-%lx %c", &begin, &end, &rest) == 3)
+            here = at >= begin && at < end;
+        else if (here && strncmp(line, "VmFlags:", 8) == 0)
+            asks = strstr(line, " hg") != NULL;
+    }
+    fclose(f);
+    return asks;
+}
+
+TEST(little_memory_takes_small_pages)
+{
+    static const size_t sizes[] = {0, 1, 5000, (size_t)256 << 10};
+    for (size_t i = 0; i < SL_COUNT_OF(sizes); i++) {
+        char *p = sl_pages_alloc(sizes[i]);
+        ck_assert_ptr_nonnull(p);
+        ck_assert_uint_eq((uintptr_t)p % 4096, 0);
+        p[0] = 1;
+        if (sizes[i] >= 4096)
+            p[sizes[i] - 1] = 1;
+        ck_assert(!asks_for_huge_pages(p));
+        sl_pages_free(p, sizes[i]);
+    }
+}
+
+TEST(the_end_of_pages_is_given_back)
+{
+    char *p = sl_pages_alloc(5 * MIB);
+    p[9999] = 3;
+    const size_t left = sl_pages_trim(p, 5 * MIB, 10000);
+    ck_assert_uint_eq(left, 3 * 4096);
+    ck_assert_int_eq(p[9999], 3);
+    ck_assert_uint_eq(sl_pages_trim(p, left, 10000), left);
+    sl_pages_free(p, left);
 }
 
 RUN_TESTS(.timeout_s = 60)

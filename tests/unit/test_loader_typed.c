@@ -316,7 +316,8 @@ TEST(they_are_the_same_from_the_drive)
         for (uint32_t t = 0; t < TB_TYPES; t++)
             check_rows(t, sl_typed_block_rows(block, t),
                        (const char *)buffer.x +
-                           sl_typed_rows_at(block, &g.ds.typed, t, gather.half),
+                           sl_typed_rows_at(block, &g.ds.typed, t,
+                                            gather.half ? SL_TYPED_AS_STORED : SL_TYPED_F32),
                        gather.half);
         ck_assert_uint_eq(result.miss_bytes, tb_feature_bytes(&g.ds.typed, block));
         free(gather.source.shared.head);

@@ -165,21 +165,21 @@ CASE(.name = "gpu", .setup = setup, .teardown = teardown, .timeout_s = 60, ON_A_
 static void check_batch(const struct sl_batch_buffer *b, const struct sl_device *device)
 {
     uint64_t at[TYPED_RELATIONS * HOPS];
-    const uint64_t bytes = sl_typed_block_bytes(block, &graph.typed, false);
+    const uint64_t bytes = sl_typed_block_bytes(block, &graph.typed, SL_TYPED_F32);
     float *x = fixture_alloc(bytes + 64);
     assert_ok(device->copy(x, b->x, bytes));
     assert_ok(device->sync());
     for (uint32_t t = 0; t < TYPED_TYPES; t++) {
         const struct sl_vertex_type *type = &graph.type[t];
         const uint32_t *ids = sl_block_nodes(block) + sl_block_types(block)[t].first;
-        const float *rows = x + sl_typed_rows_at(block, &graph.typed, t, false) / sizeof *x;
+        const float *rows = x + sl_typed_rows_at(block, &graph.typed, t, SL_TYPED_F32) / sizeof *x;
         for (uint32_t i = 0; type->feat && i < sl_typed_block_rows(block, t); i++)
             ck_assert_mem_eq(rows + (uint64_t)i * type->feat_dim,
                              (const float *)type->feat + (ids[i] - type->first) * type->feat_dim,
                              type->feat_dim * sizeof *x);
     }
     sl_typed_edge_rows(block, &graph.typed,
-                       sl_typed_rows_at(block, &graph.typed, TYPED_TYPES, false), at);
+                       sl_typed_rows_at(block, &graph.typed, TYPED_TYPES, SL_TYPED_F32), at);
     check_rows(x, at, itself);
     free(x);
 }

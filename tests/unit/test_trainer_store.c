@@ -214,9 +214,9 @@ LOOP_TEST(rows_of_several_widths_are_those_of_the_processor, 0, 3)
                   sl_error_message());
     ck_assert_uint_eq(result.miss_bytes, tb_feature_bytes(&graph->ds.typed, b));
     char *rows =
-        gpu_get(compute.device, found.x, sl_typed_rows_at(b, typed, typed->n_types, false));
+        gpu_get(compute.device, found.x, sl_typed_rows_at(b, typed, typed->n_types, SL_TYPED_F32));
     for (uint32_t t = 0; t < typed->n_types; t++) {
-        const uint64_t at = sl_typed_rows_at(b, typed, t, false);
+        const uint64_t at = sl_typed_rows_at(b, typed, t, SL_TYPED_F32);
         const uint64_t n = (uint64_t)sl_typed_block_rows(b, t) * typed->type[t].feat_dim;
         if (n > 0)
             ck_assert_mem_eq(rows + at, (const char *)wanted.x + at, n * sizeof(float));

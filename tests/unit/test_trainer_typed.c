@@ -200,7 +200,7 @@ static const uint32_t SEED_IDS[SEEDS] = {0, 22, 3, 7, 12, 5, 9};
 // Features that training may mask.
 static float *copy_input(const struct scene *s)
 {
-    const uint64_t bytes = sl_typed_block_bytes(s->block, &graph.typed, false);
+    const uint64_t bytes = sl_typed_block_bytes(s->block, &graph.typed, SL_TYPED_F32);
     float *copy = fixture_alloc(bytes + 64);
     memcpy(copy, s->x, bytes);
     return copy;
@@ -610,7 +610,7 @@ static void setup_gpu(void)
 static float *step_on(const struct scene *s, const struct sl_device *device,
                       const struct sl_kernels *kernels)
 {
-    const uint64_t x_bytes = sl_typed_block_bytes(s->block, &graph.typed, false);
+    const uint64_t x_bytes = sl_typed_block_bytes(s->block, &graph.typed, SL_TYPED_F32);
     const uint64_t n = s->model.n_params, n_logits = (uint64_t)s->block->n_seeds * CLASSES;
     struct sl_model model;
     struct sl_loss_result loss;

@@ -109,7 +109,10 @@ static void expect_rows(const char *x, bool as_stored)
             type->feat_dim * (as_stored ? sl_dtype_bytes(type->feat_dtype) : sizeof(float));
         for (uint32_t i = 0; type->feat && i < sl_typed_block_rows(h, t); i++)
             expect_row(type, sl_block_nodes(h)[sl_block_types(h)[t].first + i], as_stored,
-                       x + sl_typed_rows_at(h, &g.ds.typed, t, as_stored) + i * each);
+                       x +
+                           sl_typed_rows_at(h, &g.ds.typed, t,
+                                            as_stored ? SL_TYPED_AS_STORED : SL_TYPED_F32) +
+                           i * each);
     }
 }
 
@@ -201,7 +204,8 @@ static void gather_all(const struct sl_compute *compute, enum sl_gather_way way,
         ck_assert_msg(sl_gather_block(&gather, &cache, tb_header(&b), looks ? before : NULL, to,
                                       &found) == SL_OK,
                       "%s", sl_error_message());
-        const uint64_t bytes = sl_typed_rows_at(tb_header(&b), &g.ds.typed, TB_TYPES, half);
+        const uint64_t bytes = sl_typed_rows_at(tb_header(&b), &g.ds.typed, TB_TYPES,
+                                                half ? SL_TYPED_AS_STORED : SL_TYPED_F32);
         char *x = device->is_host ? to->x : gpu_get(device, to->x, bytes);
         const uint32_t matches = find_matches(&cache, looks);
         expect_rows(x, half);
@@ -361,7 +365,7 @@ LOOP_TEST(rows_in_parts, 0, 2)
         ck_assert_msg(sl_gather_block(&gather, &cache, tb_header(&b), NULL, &to, &found) == SL_OK,
                       "%s", sl_error_message());
         char *x = gpu_get(gpu.device, to.x,
-                          sl_typed_rows_at(tb_header(&b), &g.ds.typed, TB_TYPES, false));
+                          sl_typed_rows_at(tb_header(&b), &g.ds.typed, TB_TYPES, SL_TYPED_F32));
         expect_rows(x, false);
         expect_held_in_parts(&cache);
         const uint64_t possible = most_hits(plan->first, plan->part_elements, &near);

@@ -170,7 +170,7 @@ static struct sl_block *block_of(const struct golden *t, const struct sl_model *
         const struct sl_vertex_type *type = &t->g.type[k];
         const uint32_t *nodes = (const uint32_t *)(const void *)((char *)b + b->nodes_offset) +
                                 sl_block_types(b)[k].first;
-        float *to = *x + sl_typed_rows_at(b, &t->g.typed, k, false) / sizeof **x;
+        float *to = *x + sl_typed_rows_at(b, &t->g.typed, k, SL_TYPED_F32) / sizeof **x;
         for (uint32_t i = 0; t->x[k] && type->feat_dim && i < sl_typed_block_rows(b, k); i++)
             memcpy(to + (uint64_t)i * type->feat_dim,
                    t->x[k] + (nodes[i] - type->first) * type->feat_dim,

@@ -171,7 +171,7 @@ static float *gather(const struct scene *s, const struct sl_block *block)
     for (uint32_t t = 0; t < TYPED_TYPES; t++) {
         const struct sl_vertex_type *type = &s->g.type[t];
         const uint32_t *ids = sl_block_nodes(block) + sl_block_types(block)[t].first;
-        float *to = x + sl_typed_rows_at(block, &s->g.typed, t, false) / sizeof *x;
+        float *to = x + sl_typed_rows_at(block, &s->g.typed, t, SL_TYPED_F32) / sizeof *x;
         for (uint32_t i = 0; type->feat && i < sl_typed_block_rows(block, t); i++)
             memcpy(to + (uint64_t)i * type->feat_dim,
                    (const float *)type->feat + (ids[i] - type->first) * type->feat_dim,

@@ -255,7 +255,7 @@ static inline float *typed_input(const struct typed_graph *g, const struct sl_bl
                                  uint64_t seed)
 {
     struct fixture_rng r = {.seed = seed};
-    const uint64_t bytes = sl_typed_rows_at(b, &g->typed, TYPED_TYPES, false);
+    const uint64_t bytes = sl_typed_rows_at(b, &g->typed, TYPED_TYPES, SL_TYPED_F32);
     const struct sl_block_run *runs = sl_block_runs(b);
     uint64_t at[TYPED_RELATIONS * SL_MAX_HOPS];
     float *x = fixture_alloc(sl_typed_edge_rows(b, &g->typed, bytes, at) + 64);
@@ -783,7 +783,7 @@ static inline struct typed_rows typed_naive_layer(struct typed_naive *m, uint32_
 static inline double typed_input_of(struct typed_naive *m, uint32_t t, uint32_t i)
 {
     const uint32_t dim = sl_config_learned_dim(m->config);
-    const float *x = m->x + sl_typed_rows_at(m->block, &m->g->typed, t, false) / sizeof *x;
+    const float *x = m->x + sl_typed_rows_at(m->block, &m->g->typed, t, SL_TYPED_F32) / sizeof *x;
     if (m->g->type[t].feat_dim > 0)
         return (double)x[i];
     if (dim == 0)

@@ -102,7 +102,7 @@ static uint64_t bytes_of(const struct sl_gather *g, const struct sl_block *block
 {
     const struct sl_typed *typed = &g->source.dataset->typed;
     return sl_gather_is_typed(block)
-               ? sl_typed_block_bytes(block, typed, g->half)
+               ? sl_typed_block_bytes(block, typed, sl_gather_layout(g))
                : sl_edge_rows_end(block, typed->plain.feat_dim, vertex_bytes(g, block), NULL);
 }
 

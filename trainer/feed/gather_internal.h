@@ -10,6 +10,7 @@
 
 #include "common/arena/block.h"
 #include "kernels/kernels.h"
+#include "trainer/feed/typed_block.h"
 
 struct sl_gather; // and others of gather.h
 struct sl_cache;
@@ -43,6 +44,9 @@ static inline bool sl_gather_is_typed(const struct sl_block *block)
 {
     return block->flags & SL_BLOCK_TYPED;
 }
+
+// Of the rows of typed blocks.
+enum sl_typed_layout sl_gather_layout(const struct sl_gather *g);
 
 static inline bool sl_gather_is_held(const struct sl_spread *s)
 {

@@ -26,10 +26,16 @@ static const struct sl_typed *types_of(const struct sl_gather *g)
     return &g->source.dataset->typed;
 }
 
+enum sl_typed_layout sl_gather_layout(const struct sl_gather *g)
+{
+    return g->half ? SL_TYPED_AS_STORED : g->near_rows ? SL_TYPED_NEAR : SL_TYPED_F32;
+}
+
 // Where the rows of vertices end and those of edges begin.
 static uint64_t vertices_end(const struct sl_gather_job *j)
 {
-    return sl_typed_rows_at(j->block, types_of(j->g), types_of(j->g)->n_types, j->g->half);
+    return sl_typed_rows_at(j->block, types_of(j->g), types_of(j->g)->n_types,
+                            sl_gather_layout(j->g));
 }
 
 static uint32_t hits_of_types(const struct sl_gather_job *j)
@@ -44,6 +50,7 @@ static uint32_t hits_of_types(const struct sl_gather_job *j)
 static bool find_part(const struct sl_gather_job *j, uint32_t t, struct part *out)
 {
     const struct sl_gather *g = j->g;
+    const enum sl_typed_layout layout = sl_gather_layout(g);
     const struct sl_row_range range = sl_row_range(g->source.dataset, t);
     const bool pairs = g->half && range.dtype == SL_DTYPE_F16;
     *out = (struct part){
@@ -51,8 +58,8 @@ static bool find_part(const struct sl_gather_job *j, uint32_t t, struct part *ou
         .dtype = pairs ? SL_DTYPE_F32 : range.dtype,
         .dim = pairs ? range.dim / 2 : range.dim,
         .first = sl_block_types(j->block)[t].first,
-        .n = sl_typed_block_rows(j->block, t),
-        .x = (char *)j->to->x + sl_typed_rows_at(j->block, types_of(g), t, g->half),
+        .n = sl_typed_layout_rows(j->block, t, layout),
+        .x = (char *)j->to->x + sl_typed_rows_at(j->block, types_of(g), t, layout),
     };
     if (out->n == 0 || range.row_bytes == 0)
         return false;
@@ -340,7 +347,7 @@ static int stage_edges(struct sl_gather_job *j)
     struct sl_gather *g = j->g;
     const struct sl_device *device = g->compute.device;
     const uint64_t first = vertices_end(j);
-    const uint64_t bytes = sl_typed_block_bytes(j->block, types_of(g), g->half) - first;
+    const uint64_t bytes = sl_typed_block_bytes(j->block, types_of(g), sl_gather_layout(g)) - first;
     if (bytes == 0)
         return SL_OK;
     SL_TRY(sl_buffer_grow(&g->edge_rows, device, SL_BUFFER_HOST, bytes, "features of edges"));
@@ -398,7 +405,7 @@ int sl_gather_note_types(struct sl_gather_job *j)
             .n_rows = {staged[t].n, staged[t].n_matched},
         };
         ((struct sl_matchable_type *)out->types.p)[t] =
-            (struct sl_matchable_type){sl_typed_rows_at(j->block, types_of(g), t, g->half), p.n};
+            (struct sl_matchable_type){(uint64_t)((char *)p.x - (char *)j->to->x), p.n};
         sl_match_add(&g->match, &batch, out);
     }
     return SL_OK;

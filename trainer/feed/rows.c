@@ -285,11 +285,12 @@ int sl_rows_copy_typed(struct sl_row_source *s, const struct sl_kernels *kernels
 {
     const struct sl_typed *typed = &s->dataset->typed;
     const struct sl_block_type *part = sl_block_types(block);
+    const enum sl_typed_layout layout = as_stored ? SL_TYPED_AS_STORED : SL_TYPED_F32;
     for (uint32_t t = 0; t < typed->n_types; t++) {
         const struct sl_row_range range = sl_row_range(s->dataset, t);
         const uint32_t n = sl_typed_block_rows(block, t);
         const uint32_t *vertices = sl_block_nodes(block) + part[t].first;
-        void *rows = (char *)out + sl_typed_rows_at(block, typed, t, as_stored);
+        void *rows = (char *)out + sl_typed_rows_at(block, typed, t, layout);
         if (range.row_bytes == 0 || n == 0)
             continue;
         const int rc = as_stored ? sl_rows_copy_of(s, t, kernels, vertices, NULL, n, n, rows)
@@ -375,7 +376,7 @@ bool sl_rows_any(const struct sl_dataset *ds)
 
 uint64_t sl_rows_block_bytes(const struct sl_dataset *ds, const struct sl_block *block)
 {
-    return ds->typed.n_types ? sl_typed_block_bytes(block, &ds->typed, true)
+    return ds->typed.n_types ? sl_typed_block_bytes(block, &ds->typed, SL_TYPED_AS_STORED)
                              : block->n_input * sl_rows_bytes(ds);
 }
 

@@ -28,13 +28,15 @@ int sl_typed_block_check(const struct sl_block *block, const struct sl_typed *ty
 }
 
 uint64_t sl_typed_rows_at(const struct sl_block *block, const struct sl_typed *typed, uint32_t type,
-                          bool as_stored)
+                          enum sl_typed_layout layout)
 {
     uint64_t at = 0;
     for (uint32_t t = 0; t < type; t++) {
         const struct sl_vertex_type *v = &typed->type[t];
-        const uint64_t each = as_stored ? sl_dtype_bytes(v->feat_dtype) : sizeof(float);
-        at += sl_align_up(sl_typed_block_rows(block, t) * each * v->feat_dim, (uint64_t)ROWS_ALIGN);
+        const uint64_t each =
+            layout == SL_TYPED_AS_STORED ? sl_dtype_bytes(v->feat_dtype) : sizeof(float);
+        at += sl_align_up(sl_typed_layout_rows(block, t, layout) * each * v->feat_dim,
+                          (uint64_t)ROWS_ALIGN);
     }
     return at;
 }
@@ -76,10 +78,10 @@ uint64_t sl_typed_activations_end(const struct sl_block *block, uint32_t width)
 }
 
 uint64_t sl_typed_block_bytes(const struct sl_block *block, const struct sl_typed *typed,
-                              bool as_stored)
+                              enum sl_typed_layout layout)
 {
-    return sl_typed_edge_rows(block, typed,
-                              sl_typed_rows_at(block, typed, typed->n_types, as_stored), NULL);
+    return sl_typed_edge_rows(block, typed, sl_typed_rows_at(block, typed, typed->n_types, layout),
+                              NULL);
 }
 
 struct sl_csr_view sl_run_csr(struct sl_block_view block, const struct sl_typed *typed,

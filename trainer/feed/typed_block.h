@@ -4,7 +4,8 @@
  *
  * The features of a batch are one piece of memory: the rows of type 0, then those of type 1, ...,
  * each type's with its own width, each from a multiple of 64 bytes on. A type without features has
- * none.
+ * none. Where the first layer reads its sources in the data set's files, the rows are those of its
+ * destinations alone (NEAR).
  *
  * Where features of edges are read (struct sl_relation), those of the runs' edges are behind, a row
  * of f32 for each edge in the run's order, likewise from a multiple of 64 bytes on. A run that is
@@ -13,7 +14,6 @@
 #ifndef SL_TRAINER_FEED_TYPED_BLOCK_H
 #define SL_TRAINER_FEED_TYPED_BLOCK_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "common/arena/block.h"
@@ -30,10 +30,23 @@ static inline uint32_t sl_typed_block_rows(const struct sl_block *block, uint32_
     return sl_block_types(block)[type].n[block->n_hops];
 }
 
-// Byte where the rows of a type begin; n_types: the bytes of all. `as_stored`: in each type's own
-// type of numbers, else f32.
+// Which rows of vertices a batch brings, and of what numbers.
+enum sl_typed_layout {
+    SL_TYPED_F32,
+    SL_TYPED_AS_STORED, // each type's in its own type of numbers
+    SL_TYPED_NEAR,      // f32, of the first layer's destinations alone
+};
+
+// How many of a type.
+static inline uint32_t sl_typed_layout_rows(const struct sl_block *block, uint32_t type,
+                                            enum sl_typed_layout layout)
+{
+    return sl_block_types(block)[type].n[block->n_hops - (layout == SL_TYPED_NEAR)];
+}
+
+// Byte where the rows of a type begin; n_types: the bytes of all.
 uint64_t sl_typed_rows_at(const struct sl_block *block, const struct sl_typed *typed, uint32_t type,
-                          bool as_stored);
+                          enum sl_typed_layout layout);
 
 #define SL_NO_EDGE_ROWS UINT64_MAX
 // Byte where the rows of all runs' edges end, the first of which begin at `first`. at (n_runs), or
@@ -47,7 +60,7 @@ const struct sl_block_run *sl_typed_edge_owner(const struct sl_block *block,
                                                const struct sl_block_run *run);
 // Bytes of all rows, of vertices as sl_typed_rows_at() has them and of edges.
 uint64_t sl_typed_block_bytes(const struct sl_block *block, const struct sl_typed *typed,
-                              bool as_stored);
+                              enum sl_typed_layout layout);
 
 // Byte where rows of edges begin behind those (n_input, width) that a layer gave to all vertices.
 uint64_t sl_typed_activations_end(const struct sl_block *block, uint32_t width);

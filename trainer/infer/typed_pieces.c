@@ -105,7 +105,7 @@ static void cut(const struct sl_typed_pieces *p, uint32_t l, uint32_t type,
 static uint64_t vertices_end(const struct sl_typed_pieces *p, uint32_t l)
 {
     const struct sl_block *block = p->vicinity.block;
-    return l == 0 ? sl_typed_rows_at(block, types_of(p), types_of(p)->n_types, false)
+    return l == 0 ? sl_typed_rows_at(block, types_of(p), types_of(p)->n_types, SL_TYPED_F32)
                   : sl_typed_activations_end(block, p->model->typed->hidden);
 }
 

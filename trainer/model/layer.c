@@ -413,28 +413,32 @@ static struct sl_aggregate_args sums_of(const struct sl_layer_tape *tape, const 
     };
 }
 
-int sl_layer_far_hop(const struct sl_layer_env *env, const struct sl_layer_tape *tape,
-                     struct sl_csr_view *csr)
+int sl_layer_table_hop(const struct sl_layer_env *env, const struct sl_layer_table *table,
+                       const struct sl_csr_view *csr, struct sl_csr_view *out)
 {
-    const struct sl_layer_table *table = &tape->table;
-    const uint32_t *local = tape->hop.csr.indices;
-    *csr = tape->hop.csr;
-    if (!table->rows)
-        return SL_OK;
     uint32_t *indices = sl_layer_words(env, csr->n_edges);
     if (!indices)
         return SL_ENOMEM;
     uint32_t last = 0;
-    for (uint32_t e = 0; e < csr->n_edges; e++) {
-        indices[e] = table->nodes[local[e]];
+    for (uint32_t e = 0; e < csr->n_edges; e++) { // of a vertex before it is a very large number
+        indices[e] = table->nodes[csr->indices[e]] - table->first;
         last = SL_MAX(last, indices[e]);
     }
     if (last >= table->n_rows)
-        return sl_fail(SL_ERANGE, "a mini-batch names vertex %u: wanted less than %u", last,
-                       table->n_rows);
-    csr->n_src = table->n_rows;
-    csr->indices = indices;
+        return sl_fail(SL_ERANGE,
+                       "a mini-batch names vertex %u: wanted %u or one of the %u behind it",
+                       last + table->first, table->first, table->n_rows - 1);
+    *out = *csr;
+    out->n_src = table->n_rows;
+    out->indices = indices;
     return SL_OK;
+}
+
+int sl_layer_far_hop(const struct sl_layer_env *env, const struct sl_layer_tape *tape,
+                     struct sl_csr_view *csr)
+{
+    *csr = tape->hop.csr;
+    return tape->table.rows ? sl_layer_table_hop(env, &tape->table, &tape->hop.csr, csr) : SL_OK;
 }
 
 struct sl_layer_rows sl_layer_far_rows(const struct sl_layer_tape *tape)

@@ -113,8 +113,8 @@ struct sl_layer_epilogue {
 struct sl_layer_table {
     const void *rows; // (n_rows, d_in)
     enum sl_dtype dtype;
-    uint32_t n_rows;
-    const uint32_t *nodes; // (n_src) which of them are the hop's sources
+    uint32_t n_rows, first; // which vertex row 0 is of
+    const uint32_t *nodes;  // (n_src) the hop's sources
 };
 
 // What forward leaves for backward. Valid until the pool is reset.
@@ -328,8 +328,11 @@ struct sl_layer_rows {
     enum sl_dtype dtype;
 };
 struct sl_layer_rows sl_layer_far_rows(const struct sl_layer_tape *tape);
-// *csr: the hop whose sources are these rows. On cores where there is a table. SL_ENOMEM; SL_ERANGE
-// for a vertex that the table has not.
+// *out: the hop whose sources are the rows of a table, on cores. SL_ENOMEM; SL_ERANGE for a vertex
+// that the table has not.
+int sl_layer_table_hop(const struct sl_layer_env *env, const struct sl_layer_table *table,
+                       const struct sl_csr_view *csr, struct sl_csr_view *out);
+// The same for the tape's, if it has one.
 int sl_layer_far_hop(const struct sl_layer_env *env, const struct sl_layer_tape *tape,
                      struct sl_csr_view *csr);
 

@@ -439,9 +439,11 @@ bool sl_model_take_half(struct sl_model *model, const struct sl_dataset *ds)
 bool sl_model_take_table(struct sl_model *model, const struct sl_dataset *ds)
 {
     const struct sl_layer *first = &model->layer[0];
+    if (model->typed)
+        return sl_typed_model_take_table(model->typed);
     // A product that comes first reads all rows.
-    if (model->typed || !model->env.device->is_host || !ds->feat || ds->shard.count ||
-        model->learned.dim > 0 || !sl_model_keeps_features(model) || !first->kind->reads_table ||
+    if (!model->env.device->is_host || !ds->feat || ds->shard.count || model->learned.dim > 0 ||
+        !sl_model_keeps_features(model) || !first->kind->reads_table ||
         sl_layer_may_transform_first(first))
         return false;
     model->table = (struct sl_layer_table){
@@ -492,8 +494,9 @@ static int forward_layers(struct sl_model *model, const float *params, struct sl
     return SL_OK;
 }
 
-int sl_model_forward(struct sl_model *model, const float *params, struct sl_block_view block,
-                     void *x, bool training, float **outputs)
+// `batch`: x is as batches come, else of types as sl_model_forward() has it.
+static int forward(struct sl_model *model, const float *params, struct sl_block_view block, void *x,
+                   bool batch, bool training, float **outputs)
 {
     sl_mempool_reset(&model->pool);
     sl_mempool_reset(&model->notes);
@@ -501,7 +504,8 @@ int sl_model_forward(struct sl_model *model, const float *params, struct sl_bloc
         sl_resident_release(&model->resident);
         sl_mempool_fini(&model->scoring);
     }
-    SL_TRY(model->typed ? sl_typed_model_forward(model->typed, params, block, x, training,
+    const struct sl_typed_input in = {x, batch && model->typed && model->typed->table};
+    SL_TRY(model->typed ? sl_typed_model_forward(model->typed, params, block, in, training,
                                                  model->pulse, outputs)
                         : forward_layers(model, params, block, x, training, outputs));
     if (model->typed)
@@ -512,13 +516,20 @@ int sl_model_forward(struct sl_model *model, const float *params, struct sl_bloc
     return sl_jumping_forward(&model->env, &model->jumping, params, &model->jumping_tape, outputs);
 }
 
+int sl_model_forward(struct sl_model *model, const float *params, struct sl_block_view block,
+                     void *x, bool training, float **outputs)
+{
+    return forward(model, params, block, x, false, training, outputs);
+}
+
 int sl_model_hidden(struct sl_model *model, const float *params, struct sl_block_view block,
                     void *x, uint32_t type, const float **rows)
 {
     float *of_seeds;
     sl_mempool_reset(&model->pool);
     sl_mempool_reset(&model->notes);
-    SL_TRY(sl_typed_model_forward(model->typed, params, block, x, false, model->pulse, &of_seeds));
+    SL_TRY(sl_typed_model_forward(model->typed, params, block, (struct sl_typed_input){.x = x},
+                                  false, model->pulse, &of_seeds));
     *rows = model->typed->last[type];
     return SL_OK;
 }
@@ -660,7 +671,7 @@ int sl_model_train(struct sl_model *model, const float *params, struct sl_block_
                    float *gradient, struct sl_loss_result *result)
 {
     float *outputs;
-    SL_TRY(sl_model_forward(model, params, block, x, true, &outputs));
+    SL_TRY(forward(model, params, block, x, true, true, &outputs));
     float *doutputs =
         sl_layer_floats(&model->env, (uint64_t)block.header->n_seeds * model->n_outputs);
     if (!doutputs)
@@ -676,7 +687,7 @@ int sl_model_evaluate(struct sl_model *model, const float *params, struct sl_blo
                       void *x, struct sl_loss_result *result, const float **outputs)
 {
     float *y;
-    SL_TRY(sl_model_forward(model, params, block, x, false, &y));
+    SL_TRY(forward(model, params, block, x, true, false, &y));
     if (is_links(model)) {
         const struct sl_pairs pairs = sl_view_pairs(block);
         struct sl_decoder_tape tape;

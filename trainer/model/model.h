@@ -177,9 +177,9 @@ struct sl_block_shape sl_model_block_shape(const struct sl_model *model);
 /*
  * Outputs (n_seeds, n_outputs) of a block, in the pool, valid until the next call that resets it.
  * x (n_input, feat_dim) are the features of its input nodes, f32 or with model->half f16; with
- * model->table those of the first layer's destinations (n_nodes[n_hops - 1]). Training
- * masks them in place, applies dropout and takes the batch's own statistics in batch norms. Learned
- * rows are read at model->learned.
+ * model->table those of the first layer's destinations (n_nodes[n_hops - 1]), but of types with
+ * sl_model_train() and sl_model_evaluate() alone. Training masks them in place, applies dropout and
+ * takes the batch's own statistics in batch norms. Learned rows are read at model->learned.
  * SL_EABORTED when the pulse says to leave half way.
  */
 int sl_model_forward(struct sl_model *model, const float *params, struct sl_block_view block,

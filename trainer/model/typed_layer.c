@@ -149,13 +149,19 @@ int sl_typed_means(const struct sl_layer_env *env, const struct sl_typed_layer *
     run->aggregated = sl_layer_floats(env, (uint64_t)csr->n_dst * dim);
     if (!run->aggregated)
         return SL_ENOMEM;
-    const struct sl_aggregate_args args = {.csr = *csr,
-                                           .dim = dim,
-                                           .x_dtype = SL_DTYPE_F32,
-                                           .x = tape->x[source],
-                                           .edge_weight = run->weights,
-                                           .row_scale = run->row_scale,
-                                           .y = run->aggregated};
+    struct sl_aggregate_args args = {.csr = *csr,
+                                     .dim = dim,
+                                     .x_dtype = SL_DTYPE_F32,
+                                     .x = tape->x[source],
+                                     .edge_weight = run->weights,
+                                     .row_scale = run->row_scale,
+                                     .y = run->aggregated};
+    const struct sl_layer_table *table = tape->table ? &tape->table[source] : NULL;
+    if (table && table->rows) {
+        args.x = table->rows;
+        args.x_dtype = table->dtype;
+        SL_TRY(sl_layer_table_hop(env, table, csr, &args.csr));
+    }
     return env->kernels->aggregate(&args);
 }
 

@@ -56,7 +56,10 @@ struct sl_typed_tape {
     uint32_t n_runs;
     struct sl_typed_run *run; // by relation
     uint32_t *n_dst, *n_src;
-    float **x;                           // NULL without rows, as y
+    float **x; // NULL without rows, as y
+    // Of kinds that say reads_table, or NULL: where the sources of a type lie; x has the first
+    // n_dst rows then. With rows NULL x has all.
+    const struct sl_layer_table *table;
     float **y;                           // out, without the bias or with what `after` offered
     struct sl_layer_epilogue *after;     // offers, where there are rows
     struct sl_bias_act_gradient *before; // of backward, likewise
@@ -77,6 +80,7 @@ struct sl_typed_kind {
     bool one_width;   // a linear layer for each type makes rows of d_out numbers of features first
     bool updates_all; // a type that no relation leads to gets a row, too
     bool own_activation; // none follows the layers, only what makes their rows
+    bool reads_table; // forward reads sources in tape->table, and backward no more than n_dst of x
 
     int (*check)(const struct sl_typed_layer *layer); // NULL: all can be
     uint32_t (*count)(const struct sl_typed_layer *layer);

@@ -175,6 +175,7 @@ void sl_typed_model_destroy(struct sl_typed_model *m)
     free(m->tail_tape);
     free(m->input);
     free(m->features);
+    free(m->table);
     free(m);
 }
 
@@ -339,6 +340,7 @@ static int open_tape(const struct sl_typed_model *m, struct sl_block_view block,
         .n_dst = sl_layer_note(env, n * sizeof *tape->n_dst),
         .n_src = sl_layer_note(env, n * sizeof *tape->n_src),
         .x = x,
+        .table = l == 0 ? m->far : NULL,
         .y = zeroed_note(env, n * sizeof *tape->y),
         .after = zeroed_note(env, n * sizeof *tape->after),
         .before = zeroed_note(env, n * sizeof *tape->before),
@@ -459,9 +461,14 @@ static struct sl_dropout input_mask(const struct sl_typed_model *m, uint32_t t)
     return mask;
 }
 
+static enum sl_typed_layout layout_of(struct sl_typed_input in)
+{
+    return in.near ? SL_TYPED_NEAR : SL_TYPED_F32;
+}
+
 // Rows of features by type, masked in training.
-static int take_features(struct sl_typed_model *m, struct sl_block_view block, float *x,
-                         bool training, const uint32_t *rows)
+static int take_features(struct sl_typed_model *m, struct sl_block_view block,
+                         struct sl_typed_input in, bool training, const uint32_t *rows)
 {
     m->input_mask = dropout_of(m, block, 0, training ? m->input_dropout : 0, 0);
     for (uint32_t t = 0; t < m->typed->n_types; t++) {
@@ -470,7 +477,8 @@ static int take_features(struct sl_typed_model *m, struct sl_block_view block, f
         if (rows[t] == 0)
             continue;
         if (m->typed->type[t].feat_dim > 0)
-            m->features[t] = x + sl_typed_rows_at(block.header, m->typed, t, false) / sizeof *x;
+            m->features[t] =
+                in.x + sl_typed_rows_at(block.header, m->typed, t, layout_of(in)) / sizeof *in.x;
         else if (is_learned(m, t))
             SL_TRY(take_learned(m, block, t, rows[t], &m->features[t]));
         else
@@ -500,16 +508,21 @@ uint32_t sl_typed_model_learned_ids(const struct sl_typed_model *m, struct sl_bl
 
 // *at: rows by type that the first layer reads.
 static int forward_first(struct sl_typed_model *m, const float *params, struct sl_block_view block,
-                         float *x, bool training, float ***at)
+                         struct sl_typed_input in, bool training, float ***at)
 {
     uint32_t *rows = sl_layer_note(m->env, m->typed->n_types * sizeof *rows);
     if (!rows)
         return SL_ENOMEM;
-    for (uint32_t t = 0; t < m->typed->n_types; t++)
-        rows[t] = sl_typed_block_rows(block.header, t);
-    SL_TRY(find_edges(m, block, x,
-                      sl_typed_rows_at(block.header, m->typed, m->typed->n_types, false)));
-    SL_TRY(take_features(m, block, x, training, rows));
+    m->far = in.near ? m->table : NULL;
+    for (uint32_t t = 0; t < m->typed->n_types; t++) {
+        const bool far = in.near && m->table[t].rows;
+        rows[t] = sl_typed_layout_rows(block.header, t, far ? SL_TYPED_NEAR : SL_TYPED_F32);
+        if (far)
+            m->table[t].nodes = sl_view_nodes(block) + sl_block_types(block.header)[t].first;
+    }
+    SL_TRY(find_edges(m, block, in.x,
+                      sl_typed_rows_at(block.header, m->typed, m->typed->n_types, layout_of(in))));
+    SL_TRY(take_features(m, block, in, training, rows));
     *at = m->features;
     return kind_of(m)->one_width ? forward_input(m, params, rows, at) : SL_OK;
 }
@@ -541,13 +554,32 @@ static int join_seeds(const struct sl_typed_model *m, struct sl_block_view block
     return SL_OK;
 }
 
+bool sl_typed_model_take_table(struct sl_typed_model *m)
+{
+    const struct sl_typed *typed = m->typed;
+    bool mapped = true;
+    for (uint32_t t = 0; t < typed->n_types; t++)
+        mapped &= typed->type[t].feat_dim == 0 || typed->type[t].feat;
+    if (!mapped || !kind_of(m)->reads_table || !m->env->device->is_host || m->input_dropout > 0)
+        return false;
+    m->table = calloc(typed->n_types, sizeof *m->table);
+    for (uint32_t t = 0; m->table && t < typed->n_types; t++) {
+        const struct sl_vertex_type *type = &typed->type[t];
+        m->table[t] = (struct sl_layer_table){.rows = type->feat_dim ? type->feat : NULL,
+                                              .dtype = type->feat_dtype,
+                                              .n_rows = (uint32_t)type->n,
+                                              .first = (uint32_t)type->first};
+    }
+    return m->table;
+}
+
 int sl_typed_model_forward(struct sl_typed_model *m, const float *params,
-                           struct sl_block_view block, float *x, bool training,
+                           struct sl_block_view block, struct sl_typed_input in, bool training,
                            const struct sl_heartbeat *pulse, float **h)
 {
     const uint32_t n_hops = block.header->n_hops;
     float **at;
-    SL_TRY(forward_first(m, params, block, x, training, &at));
+    SL_TRY(forward_first(m, params, block, in, training, &at));
     for (uint32_t l = 0; l < n_hops; l++) {
         SL_TRY(check_abort(pulse));
         SL_TRY(forward_layer(m, params, block, l, n_hops - 1 - l, training, &at));
@@ -561,7 +593,7 @@ int sl_typed_model_layer(struct sl_typed_model *m, const float *params, struct s
 {
     float **at;
     if (layer == 0) {
-        SL_TRY(forward_first(m, params, block, x, false, &at));
+        SL_TRY(forward_first(m, params, block, (struct sl_typed_input){.x = x}, false, &at));
     } else {
         at = zeroed_note(m->env, m->typed->n_types * sizeof *at);
         if (!at)

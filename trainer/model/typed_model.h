@@ -52,11 +52,14 @@ struct sl_typed_model {
     uint32_t *place;                // of the layers (typed_layer.h)
     struct sl_layer_tail *tail;     // (n_layers, n_types)
     const struct sl_tensor **input; // (n_types) weight and bias of lin_dict, where it has one
+    // (n_types) of sl_typed_model_take_table(), or NULL; rows NULL for a type without features
+    struct sl_layer_table *table;
     // Of the last forward:
     struct sl_dropout input_mask; // of type 0
     struct sl_typed_tape tape[SL_CONFIG_MAX_LAYERS];
     struct sl_layer_tail_tape *tail_tape; // (n_layers, n_types)
     float **features;                     // (n_types)
+    const struct sl_layer_table *far;     // (n_types) of the first layer's tape
     const float *rows;                    // features as they came, those of edges among them
     const uint64_t *edges_at;             // (n_runs) where they are (typed_block.h), in the notes
     float **last;                         // (n_types) rows that the last layer gave, or NULL
@@ -87,12 +90,21 @@ void sl_typed_model_describe(struct sl_typed_model *m, struct sl_tensor *tensors
 uint32_t sl_typed_model_learned_ids(const struct sl_typed_model *m, struct sl_block_view block,
                                     uint32_t *ids);
 
-// *h (at least n_seeds, hidden): rows of the seeds, type after type. x: features as of
-// trainer/feed/typed_block.h, f32; those of vertices are masked in place. A block of fewer hops
-// than layers goes through as many of the first ones. Rows of the last one are at m->last until the
-// pools are reset. SL_EABORTED when the pulse (NULL: none) says to leave half way.
+// As sl_model_take_table().
+bool sl_typed_model_take_table(struct sl_typed_model *m);
+
+// Features as of trainer/feed/typed_block.h: SL_TYPED_F32, or `near` with m->table SL_TYPED_NEAR.
+struct sl_typed_input {
+    float *x;
+    bool near;
+};
+
+// *h (at least n_seeds, hidden): rows of the seeds, type after type. Features of vertices are
+// masked in place. A block of fewer hops than layers goes through as many of the first ones. Rows
+// of the last one are at m->last until the pools are reset. SL_EABORTED when the pulse (NULL: none)
+// says to leave half way.
 int sl_typed_model_forward(struct sl_typed_model *m, const float *params,
-                           struct sl_block_view block, float *x, bool training,
+                           struct sl_block_view block, struct sl_typed_input in, bool training,
                            const struct sl_heartbeat *pulse, float **h);
 // One layer outside training, of a block of one hop; its rows are at m->last. x: as above for layer
 // 0, else the rows (n_input, hidden) that the layer before gave to the block's vertices, and behind

@@ -196,6 +196,7 @@ const struct sl_typed_kind sl_typed_rsage = {
     .name = "rsage",
     .per_relation = N_TENSORS,
     .bias = LIN_L_BIAS,
+    .reads_table = true,
     .count = count,
     .describe = describe,
     .forward = forward,
