@@ -38,22 +38,20 @@ enum {
     PREFETCH_EDGES = 12,
 };
 
-enum { F32, F16, BF16 };
-
 // The compile-time flags of one variant.
 struct variant {
     enum sl_isa simd;
-    int format;   // of x: F32, F16, BF16
-    int weighted; // edge_weight
-    int scaled;   // col_scale
+    enum sl_dtype dtype; // of x: f32, f16, bf16
+    int weighted;        // edge_weight
+    int scaled;          // col_scale
 };
 
 SL_INLINE void load(const struct sl_aggregate_args *args, struct variant kind, uint64_t at,
                     sl_v8 *out)
 {
-    if (kind.format == F16)
+    if (kind.dtype == SL_DTYPE_F16)
         sl_v8_from_half(kind.simd, (const uint16_t *)args->x + at, out);
-    else if (kind.format == BF16)
+    else if (kind.dtype == SL_DTYPE_BF16)
         sl_v8_from_bf16((const uint16_t *)args->x + at, out);
     else
         *out = *(const sl_v8_at *)((const float *)args->x + at);
@@ -61,15 +59,15 @@ SL_INLINE void load(const struct sl_aggregate_args *args, struct variant kind, u
 
 SL_INLINE float load_one(const struct sl_aggregate_args *args, struct variant kind, uint64_t at)
 {
-    return kind.format == F16    ? sl_half_to_float(((const uint16_t *)args->x)[at])
-           : kind.format == BF16 ? sl_bf16_to_float(((const uint16_t *)args->x)[at])
-                                 : ((const float *)args->x)[at];
+    return kind.dtype == SL_DTYPE_F16    ? sl_half_to_float(((const uint16_t *)args->x)[at])
+           : kind.dtype == SL_DTYPE_BF16 ? sl_bf16_to_float(((const uint16_t *)args->x)[at])
+                                         : ((const float *)args->x)[at];
 }
 
 // Elements from one row of x to the next.
 SL_INLINE uint64_t pitch_of(const struct sl_aggregate_args *args, struct variant kind)
 {
-    return kind.format == BF16 ? args->x_ld : args->dim;
+    return kind.dtype == SL_DTYPE_BF16 ? args->x_ld : args->dim;
 }
 
 SL_INLINE float edge_factor(const struct sl_aggregate_args *args, struct variant kind,
@@ -96,7 +94,7 @@ SL_INLINE void aggregate_chunk(const struct sl_aggregate_args *args, struct vari
     for (uint32_t e = begin; e < end; e++) {
         uint32_t source = indices[e];
         uint32_t ahead = indices[SL_MIN(e + PREFETCH_EDGES, last)];
-        sl_prefetch_row(args->x, kind.format != F32, ahead * pitch + first,
+        sl_prefetch_row(args->x, kind.dtype != SL_DTYPE_F32, ahead * pitch + first,
                         (uint32_t)n_vectors * SL_LANES_8);
         sl_v8 x;
         if (kind.weighted || kind.scaled) {
@@ -206,24 +204,25 @@ SL_INLINE void aggregate_rows(const struct piece *piece, struct variant kind, ui
     {                                                                                              \
         aggregate_rows(context, (struct variant){simd, __VA_ARGS__}, begin, end);                  \
     }
-VARIANT(f32, F32, 0, 0)
-VARIANT(f32_weighted, F32, 1, 0)
-VARIANT(f32_scaled, F32, 0, 1)
-VARIANT(f32_weighted_scaled, F32, 1, 1)
-VARIANT(f16, F16, 0, 0)
-VARIANT(f16_weighted, F16, 1, 0)
-VARIANT(f16_scaled, F16, 0, 1)
-VARIANT(f16_weighted_scaled, F16, 1, 1)
-VARIANT(bf16, BF16, 0, 0)
-VARIANT(bf16_weighted, BF16, 1, 0)
-VARIANT(bf16_scaled, BF16, 0, 1)
-VARIANT(bf16_weighted_scaled, BF16, 1, 1)
+VARIANT(f32, SL_DTYPE_F32, 0, 0)
+VARIANT(f32_weighted, SL_DTYPE_F32, 1, 0)
+VARIANT(f32_scaled, SL_DTYPE_F32, 0, 1)
+VARIANT(f32_weighted_scaled, SL_DTYPE_F32, 1, 1)
+VARIANT(f16, SL_DTYPE_F16, 0, 0)
+VARIANT(f16_weighted, SL_DTYPE_F16, 1, 0)
+VARIANT(f16_scaled, SL_DTYPE_F16, 0, 1)
+VARIANT(f16_weighted_scaled, SL_DTYPE_F16, 1, 1)
+VARIANT(bf16, SL_DTYPE_BF16, 0, 0)
+VARIANT(bf16_weighted, SL_DTYPE_BF16, 1, 0)
+VARIANT(bf16_scaled, SL_DTYPE_BF16, 0, 1)
+VARIANT(bf16_weighted_scaled, SL_DTYPE_BF16, 1, 1)
 
-// By format, weighted, scaled.
-static sl_cpu_rows_fn *const variants[3][2][2] = {
-    {{rows_f32, rows_f32_scaled}, {rows_f32_weighted, rows_f32_weighted_scaled}},
-    {{rows_f16, rows_f16_scaled}, {rows_f16_weighted, rows_f16_weighted_scaled}},
-    {{rows_bf16, rows_bf16_scaled}, {rows_bf16_weighted, rows_bf16_weighted_scaled}},
+// By dtype, weighted, scaled.
+static sl_cpu_rows_fn *const variants[][2][2] = {
+    [SL_DTYPE_F32] = {{rows_f32, rows_f32_scaled}, {rows_f32_weighted, rows_f32_weighted_scaled}},
+    [SL_DTYPE_F16] = {{rows_f16, rows_f16_scaled}, {rows_f16_weighted, rows_f16_weighted_scaled}},
+    [SL_DTYPE_BF16] = {{rows_bf16, rows_bf16_scaled},
+                       {rows_bf16_weighted, rows_bf16_weighted_scaled}},
 };
 
 // ---- parts --------------------------------------------------------------------------------------
@@ -268,12 +267,9 @@ static void run_part(void *context, uint32_t part)
 int sl_cpu_aggregate(const struct sl_aggregate_args *args)
 {
     SL_TRY(sl_check_aggregate(args));
-    const int format = args->x_dtype == SL_DTYPE_F16    ? F16
-                       : args->x_dtype == SL_DTYPE_BF16 ? BF16
-                                                        : F32;
     struct job job = {
         .args = args,
-        .body = variants[format][args->edge_weight != NULL][args->col_scale != NULL],
+        .body = variants[args->x_dtype][args->edge_weight != NULL][args->col_scale != NULL],
         .n_parts =
             sl_cpu_edge_parts(&args->csr, (uint64_t)args->dim * sl_dtype_bytes(args->x_dtype)),
     };

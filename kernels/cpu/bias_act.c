@@ -249,12 +249,6 @@ static void slope_span(const struct sl_bias_act_gradient *of, float *dy, const f
         elu_slope(dy, y, n, 1.0f - rate);
 }
 
-SL_SIMD_VOID(widen_span, (const uint16_t *restrict x, uint64_t n, float *restrict to), (x, n, to))
-{
-    for (uint64_t i = 0; i < n; i++)
-        to[i] = sl_bf16_to_float(x[i]);
-}
-
 // The same by a row of y that is bf16.
 static void slope_row(const struct sl_bias_act_gradient *of, float *dy, const uint16_t *y,
                       uint64_t n)
@@ -262,7 +256,7 @@ static void slope_row(const struct sl_bias_act_gradient *of, float *dy, const ui
     float wide[WIDE];
     for (uint64_t i = 0; i < n; i += WIDE) {
         const uint64_t some = SL_MIN(n - i, (uint64_t)WIDE);
-        widen_span(y + i, some, wide);
+        sl_cpu_widen(y + i, some, wide);
         slope_span(of, dy + i, wide, some);
     }
 }

@@ -79,6 +79,9 @@ void sl_cpu_philox_numbers(uint64_t seed, uint32_t word0, const uint32_t *positi
 
 // ---- bias_act.c ---------------------------------------------------------------------------------
 
+// n numbers of bf16 as f32.
+void sl_cpu_widen(const uint16_t *x, uint64_t n, float *to);
+
 // What follows a result y (rows, dim), whoever made it.
 struct sl_cpu_epilogue {
     float *y;

@@ -6,6 +6,7 @@
  * are there as they lie. It takes numbers below 2^-126 as 0, as the products of pairs do. Operands
  * that are bf16 in memory are only moved, or widened.
  */
+#include "kernels/cpu/cpu_internal.h"
 #include "kernels/cpu/gemm_tile.h"
 
 #include <string.h>
@@ -34,6 +35,11 @@ SL_SIMD_VOID(widen_row, (const uint16_t *restrict x, uint64_t n, float *restrict
 {
     for (uint64_t i = 0; i < n; i++)
         to[i] = sl_bf16_to_float(x[i]);
+}
+
+void sl_cpu_widen(const uint16_t *x, uint64_t n, float *to)
+{
+    widen_row(x, n, to);
 }
 
 SL_INLINE float element(const void *x, const int bf16, uint64_t i)

@@ -56,33 +56,31 @@ enum {
 
 // ---- forward ------------------------------------------------------------------------------------
 
-enum { F32, F16, BF16 };
-
 // The compile-time flags of one variant.
 struct variant {
     enum sl_isa simd;
-    int format; // of x: F32, F16, BF16
-    int traced; // from is wanted
+    enum sl_dtype dtype; // of x: f32, f16, bf16
+    int traced;          // from is wanted
 };
 
 // Elements at .. at + n of x as f32: where they are, or converted into room.
 SL_INLINE const float *columns(const struct sl_aggregate_max_args *args, struct variant kind,
                                uint64_t at, uint32_t n, float *room)
 {
-    if (kind.format == F32)
+    if (kind.dtype == SL_DTYPE_F32)
         return (const float *)args->x + at;
     const uint16_t *x = (const uint16_t *)args->x + at;
     uint32_t c = 0;
     for (; c + SL_LANES_8 <= n; c += SL_LANES_8) {
         sl_v8 v;
-        if (kind.format == F16)
+        if (kind.dtype == SL_DTYPE_F16)
             sl_v8_from_half(kind.simd, x + c, &v);
         else
             sl_v8_from_bf16(x + c, &v);
         *(sl_v8_at *)(room + c) = v;
     }
     for (; c < n; c++)
-        room[c] = kind.format == F16 ? sl_half_to_float(x[c]) : sl_bf16_to_float(x[c]);
+        room[c] = kind.dtype == SL_DTYPE_F16 ? sl_half_to_float(x[c]) : sl_bf16_to_float(x[c]);
     return room;
 }
 
@@ -91,7 +89,7 @@ SL_INLINE void max_chunk(const struct sl_aggregate_max_args *args, struct varian
                          uint32_t row, uint32_t first, uint32_t n)
 {
     const uint32_t *indices = args->csr.indices;
-    const uint64_t dim = args->dim, pitch = kind.format == BF16 ? args->x_ld : dim;
+    const uint64_t dim = args->dim, pitch = kind.dtype == SL_DTYPE_BF16 ? args->x_ld : dim;
     uint32_t begin = args->csr.indptr[row], end = args->csr.indptr[row + 1];
     uint32_t last = args->csr.indptr[args->csr.n_dst] - 1; // unused when there is no edge
     float best[CHUNK], room[CHUNK];
@@ -103,7 +101,7 @@ SL_INLINE void max_chunk(const struct sl_aggregate_max_args *args, struct varian
         from[c] = begin < end ? begin : UINT32_MAX;
     }
     for (uint32_t e = begin; e < end; e++) {
-        sl_prefetch_row(args->x, kind.format != F32,
+        sl_prefetch_row(args->x, kind.dtype != SL_DTYPE_F32,
                         indices[SL_MIN(e + PREFETCH_EDGES, last)] * pitch + first, n);
         const float *x = columns(args, kind, indices[e] * pitch + first, n, room);
         for (uint32_t c = 0; c < n; c++) {
@@ -139,25 +137,23 @@ SL_INLINE void max_rows(const struct sl_aggregate_max_args *args, struct variant
     {                                                                                              \
         max_rows(context, (struct variant){simd, __VA_ARGS__}, begin, end);                        \
     }
-VARIANT(f32, F32, 0)
-VARIANT(f32_traced, F32, 1)
-VARIANT(f16, F16, 0)
-VARIANT(f16_traced, F16, 1)
-VARIANT(bf16, BF16, 0)
-VARIANT(bf16_traced, BF16, 1)
+VARIANT(f32, SL_DTYPE_F32, 0)
+VARIANT(f32_traced, SL_DTYPE_F32, 1)
+VARIANT(f16, SL_DTYPE_F16, 0)
+VARIANT(f16_traced, SL_DTYPE_F16, 1)
+VARIANT(bf16, SL_DTYPE_BF16, 0)
+VARIANT(bf16_traced, SL_DTYPE_BF16, 1)
 
-// By format, traced.
-static sl_cpu_rows_fn *const variants[3][2] = {
-    {rows_f32, rows_f32_traced}, {rows_f16, rows_f16_traced}, {rows_bf16, rows_bf16_traced}};
+// By dtype, traced.
+static sl_cpu_rows_fn *const variants[][2] = {[SL_DTYPE_F32] = {rows_f32, rows_f32_traced},
+                                              [SL_DTYPE_F16] = {rows_f16, rows_f16_traced},
+                                              [SL_DTYPE_BF16] = {rows_bf16, rows_bf16_traced}};
 
 int sl_cpu_aggregate_max(const struct sl_aggregate_max_args *args)
 {
     SL_TRY(sl_check_aggregate_max(args));
-    const int format = args->x_dtype == SL_DTYPE_F16    ? F16
-                       : args->x_dtype == SL_DTYPE_BF16 ? BF16
-                                                        : F32;
     sl_cpu_parallel_rows(&args->csr, args->dim * sl_dtype_bytes(args->x_dtype),
-                         variants[format][args->from != NULL], args);
+                         variants[args->x_dtype][args->from != NULL], args);
     return SL_OK;
 }
 
