@@ -226,8 +226,7 @@ def fields_of(
     numbers = _lib.Numbers(taken, nodes, max(ends))
     out: Dict[str, Any] = {}
     if rows:
-        kind = _lib.DTYPES[info.feat_type].str
-        out["x"] = finish(view(rows, (n_nodes, info.feat_dim), kind))
+        out["x"] = finish(view(rows, (n_nodes, info.feat_dim), _lib.DTYPES[info.feat_type]))
     out["edge_index"] = finish(numbers.at(edges, 2 * n_edges).reshape(2, n_edges))
     out["n_id"] = finish(numbers.at(nodes, n_nodes))
     if edge_ids:
@@ -240,9 +239,10 @@ def fields_of(
         out["y"] = finish(known.labels(taken, numbers, labels, n_seeds, info.n_targets))
     out["input_id"] = finish(numbers.at(places, n_items))
     out["batch_size"] = n_items
-    out["num_sampled_nodes"] = differences(_lib.counts_at(lent.n_nodes_after, n_hops + 1))
+    before, edges_of = lent.by_hop(n_drawn)
+    out["num_sampled_nodes"] = differences((*before, n_nodes)[: n_hops + 1])
     if n_drawn == n_hops:
-        out["num_sampled_edges"] = differences(lent.edges_after(n_hops))
+        out["num_sampled_edges"] = differences(edges_of)
     return out
 
 

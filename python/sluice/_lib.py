@@ -1,8 +1,8 @@
 """libsluice through ctypes. The tables here mirror include/sluice.h, field by field; a test of the
 project compares the two. Nothing else of the package knows ctypes.
 
-Pointers are plain addresses (c_void_p): an array is made of one by Taken.view(), which costs two
-microseconds and makes no type for each length, as arrays of ctypes would.
+Pointers are plain addresses (c_void_p): an array is made of one by array_at(), which makes no type
+for each length, as arrays of ctypes would.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ OK, TIMEOUT, END = (RESULTS[name] for name in ("OK", "TIMEOUT", "END"))
 ESTALE = RESULTS["ESTALE"]
 
 TYPES: Dict[str, int] = {"NONE": 0, "F32": 1, "F16": 2, "I32": 3}
+I64 = np.dtype("<i8")
 DTYPES = {1: np.dtype("<f4"), 2: np.dtype("<f2"), 3: np.dtype("<i4")}
 
 _i32, _i64 = ctypes.c_int32, ctypes.c_int64
@@ -203,13 +204,14 @@ class Batch(Sized):
         ("block", _pointer),
     ]
 
-    def edges_after(self, n_hops: int) -> List[int]:
-        """Edges of the block's hops."""
-        return list(_HOP_EDGES(self, Batch.hop.offset)[:n_hops])
+    def by_hop(self, n_hops: int) -> Tuple[Tuple[int, ...], Tuple[int, ...]]:
+        """Vertices that there are before each of the block's hops, and its edges."""
+        found = _BY_HOP(self, Batch.hop.offset)
+        return found[: 2 * n_hops : 2], found[1 : 2 * n_hops : 2]
 
 
 # What each batch is asked for, in one reading: a field that ctypes reads costs as much as all here.
-_HOP_EDGES = struct.Struct("=" + f"4xI{ctypes.sizeof(Hop) - 8}x" * MAX_HOPS).unpack_from
+_BY_HOP = struct.Struct("=" + f"2I{ctypes.sizeof(Hop) - 8}x" * MAX_HOPS).unpack_from
 # id, number, epoch, n_seeds, n_nodes, n_hops of a Batch
 HEAD = struct.Struct("=8xQQ8x4I").unpack_from
 
@@ -402,6 +404,18 @@ def _prefer_the_systems(folder: str) -> None:
             pass
 
 
+class _Memory(ctypes.c_char * (1 << 46)):  # type: ignore[misc]
+    """Whatever begins at an address."""
+
+
+def array_at(owner: Any, address: int, shape: Tuple[int, ...], kind: Any) -> np.ndarray:
+    """An array of `shape` and NumPy's type `kind` there, which keeps its owner. Of all ways to one
+    this touches the least: each batch finds the caches full of rows."""
+    memory = _Memory.from_address(address)
+    memory.owner = owner
+    return np.ndarray(shape, kind, memory)
+
+
 class Taken:
     """Memory of a batch, filled in by "take"; it goes back when this and all views are gone."""
 
@@ -419,11 +433,11 @@ class Taken:
         """Those of `arrays` from `memory` on; a pointer of 0: there is none."""
         return _ALL_ARRAYS(self.arrays)
 
-    def view(self, address: Optional[int], shape: Tuple[int, ...], kind: str) -> np.ndarray:
-        """An array of `shape` and type `kind` ("<i8") there. An empty one needs no memory."""
+    def view(self, address: Optional[int], shape: Tuple[int, ...], kind: Any) -> np.ndarray:
+        """As array_at(). An empty one needs no memory."""
         if not address or 0 in shape:
             return np.empty(shape, kind)
-        return np.asarray(_View(self, address, shape, kind))
+        return array_at(self, address, shape, kind)
 
 
 class Numbers:
@@ -433,7 +447,7 @@ class Numbers:
     __slots__ = ("_begin", "_all")
 
     def __init__(self, taken: Taken, begin: int, end: int) -> None:
-        self._begin, self._all = begin, taken.view(begin, ((end - begin) // 8,), "<i8")
+        self._begin, self._all = begin, taken.view(begin, ((end - begin) // 8,), I64)
 
     def at(self, address: int, n: int) -> np.ndarray:
         """int64 (n); without any the address may be 0."""
@@ -446,8 +460,7 @@ def numbers_of(structures: Any, n: int, width: int) -> List[List[int]]:
     if n == 0:
         return []
     address, size = ctypes.addressof(structures.contents), ctypes.sizeof(structures.contents)
-    view = _View(structures, address, (n, size // width), f"<u{width}")
-    return list(np.asarray(view).tolist())
+    return list(array_at(structures, address, (n, size // width), f"<u{width}").tolist())
 
 
 def rows_of(
@@ -464,11 +477,6 @@ def rows_of(
         whole[at - begin : end - begin].view(kind).reshape(n, dim)
         for (at, n, dim, kind), end in zip(found, ends)
     ]
-
-
-def counts_at(address: int, n: int) -> List[int]:
-    """Of n numbers of 32 bits there."""
-    return memoryview(ctypes.string_at(address, 4 * n)).cast("I").tolist()
 
 
 class Buffers:
@@ -488,7 +496,7 @@ class Buffers:
         memory = self.free.pop() if self.free else np.empty(0, np.uint8)
         if memory.nbytes < n_bytes:
             memory = np.empty(n_bytes + n_bytes // 8, np.uint8)
-        return np.asarray(_View(_Loan(self, memory), memory.ctypes.data, shape, kind.str))
+        return array_at(_Loan(self, memory), memory.ctypes.data, shape, kind)
 
 
 class _Loan:
@@ -502,20 +510,3 @@ class _Loan:
     def __del__(self) -> None:
         if len(self._of.free) < Buffers.KEPT:
             self._of.free.append(self._memory)
-
-
-class _View:
-    """What NumPy makes an array of, and keeps with it."""
-
-    __slots__ = ("__array_interface__", "_owner")
-
-    def __init__(
-        self, owner: Any, address: int, shape: Tuple[int, ...], kind: str
-    ) -> None:
-        self._owner = owner
-        self.__array_interface__ = {
-            "version": 3,
-            "shape": shape,
-            "typestr": kind,
-            "data": (address, False),
-        }

@@ -144,7 +144,7 @@ def taken_batch(rng, freed, targets=0, beside="edge_ids"):
     edges = [(source, k // 3, number) for k, (source, number) in enumerate(drawn)]
     lent = _lib.Batch(n_seeds=n_seeds, n_nodes=n, n_hops=n_hops, n_nodes_after=freed.keep(after))
     for k in range(n_hops):
-        lent.hop[k].n_edges = int(counts[k])
+        lent.hop[k].n_dst, lent.hop[k].n_edges = int(after[k]), int(counts[k])
     taken, numbers = _lib.Taken(freed), np.array([e[:2] for e in edges], np.int64).reshape(-1, 2)
     a = taken.arrays
     a.memory, a.n_edges = 1, n_edges
