@@ -487,6 +487,8 @@ def vertex_ids(ids: Any, n: int, what: str) -> np.ndarray:
     """int64 ids of a list of vertices or of a mask of n. UsageError for ids out of range, and for
     vertices that are listed twice."""
     array = _array(ids, what)
+    if array.dtype.kind in "US":
+        raise UsageError(f"{what}={ids!r}: is text, wanted a list or array of vertices, or a mask")
     if array.ndim == 0:
         raise UsageError(
             f"{what}={ids!r}: is one number, wanted a list or array of vertices, such as "
