@@ -690,6 +690,7 @@ WRONG = {
     "type number": (["types", 0, "name"], 5, ["types[0].name", "wanted text"]),
     "splits list": (["splits"], ["train.npy"], ["\"splits\"", "an object"]),
     "splits text": (["splits"], "train.npy", ["\"splits\"", "an object"]),
+    "mask": (["splits", "train"], "mask.npy", ["mask.npy", "flatnonzero"]),
     "labels list": (["labels"], ["labels.npy"], ["\"labels\"", "an object"]),
     "target": (["relations", 0, "target"], "venue", ["author.writes.npy", "vertex from 0 to 0"]),
     "empty": (["relations", 0, "target"], "topic", ["no vertices"]),
@@ -701,6 +702,7 @@ def test_bad_folders(box, what):
     path, to, words = WRONG[what]
     graph, _ = folder_of(box, draw(1), "rows")
     change(graph, *path, to=to)
+    np.save(box.path("src", "mask.npy"), np.arange(COUNT["paper"]) % 2 == 0)
     if what == "relation twice":
         graph["relations"] += [graph["relations"][4] | {"name": "has"}] * 2
     box.write_json("src/graph.json", graph)
