@@ -83,6 +83,11 @@ static int check_places(const struct request *q)
                        "retrieve: --names with --out %s: an array has no place for names: wanted a "
                        "name that ends in .csv",
                        q->out);
+    if (q->scores_out && strcmp(q->scores_out, q->out) == 0)
+        return sl_fail(SL_EINVAL,
+                       "retrieve: --scores %s: is also --out, wanted another name: each is a file "
+                       "of its own",
+                       q->scores_out);
     SL_TRY(check_place(q, q->out, "--out"));
     return q->scores_out ? check_place(q, q->scores_out, "--scores") : SL_OK;
 }

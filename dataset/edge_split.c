@@ -666,7 +666,11 @@ static int write_metadata(struct pass *p)
     cJSON *root = sl_metadata_read(p->ds.path);
     if (!root)
         return SL_EIO;
-    sl_metadata_keep_stripes(root, &p->ds);
+    int rc = sl_metadata_keep_stripes(root, &p->ds, p->st);
+    if (rc < 0) {
+        cJSON_Delete(root);
+        return rc;
+    }
     if (!p->in_place) {
         cJSON_DeleteItemFromObjectCaseSensitive(root, "name");
         cJSON_AddStringToObject(root, "name",

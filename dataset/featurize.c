@@ -363,7 +363,11 @@ static int write_metadata(struct pass *p)
     if (!root)
         return SL_EIO;
     const char *name = p->run->making.name ? p->run->making.name : p->run->making.st.name;
-    sl_metadata_keep_stripes(root, &p->ds);
+    int rc = sl_metadata_keep_stripes(root, &p->ds, &p->run->making.st);
+    if (rc < 0) {
+        cJSON_Delete(root);
+        return rc;
+    }
     cJSON_DeleteItemFromObjectCaseSensitive(root, "name");
     cJSON_AddStringToObject(root, "name", name);
     cJSON *types = cJSON_GetObjectItemCaseSensitive(root, "types");

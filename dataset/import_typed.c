@@ -42,15 +42,18 @@ struct typed {
 
 static int fail_key(const struct typed *g, const char *key, const char *what)
 {
-    return sl_fail(SL_EFORMAT, "import %s: \"%s\": %s", g->path, key, what);
+    return *key ? sl_fail(SL_EFORMAT, "import %s: \"%s\": %s", g->path, key, what)
+                : sl_fail(SL_EFORMAT, "import %s: %s", g->path, what);
 }
 
-// Keys that are not known are mistakes.
+// Keys that are not known are mistakes. where: the object's own key, "" of the whole.
 static int check_keys(const struct typed *g, const cJSON *object, const char *where,
                       const char *const *known)
 {
     const cJSON *item;
     char key[192];
+    if (!cJSON_IsObject(object))
+        return fail_key(g, where, "wanted an object: {\"key\": value, ...}");
     cJSON_ArrayForEach(item, object)
     {
         int i = 0;
@@ -58,7 +61,7 @@ static int check_keys(const struct typed *g, const cJSON *object, const char *wh
             i++;
         if (known[i])
             continue;
-        snprintf(key, sizeof key, "%s%.64s", where, item->string);
+        snprintf(key, sizeof key, "%s%s%.64s", where, *where ? "." : "", item->string);
         return fail_key(g, key, "is no key of this format: `sluice import typed --help` has them");
     }
     return SL_OK;
@@ -76,9 +79,17 @@ static int get_list(const struct typed *g, const char *key, const cJSON **out)
     return objects ? SL_OK : fail_key(g, key, "wanted a list of objects");
 }
 
-static const char *get_text(const cJSON *object, const char *key)
+// A text, or NULL where there is none.
+static int get_text(const struct typed *g, const cJSON *object, const char *where, const char *key,
+                    const char **out)
 {
-    return cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, key));
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
+    char full[192];
+    *out = cJSON_GetStringValue(item);
+    if (!item || *out)
+        return SL_OK;
+    snprintf(full, sizeof full, "%s%s%s", where, *where ? "." : "", key);
+    return fail_key(g, full, "wanted text, in double quotes");
 }
 
 // A file that the object names under the key, if it does.
@@ -116,11 +127,13 @@ static int read_type(struct sl_import *im, const struct typed *g, const cJSON *j
     const cJSON *count = cJSON_GetObjectItemCaseSensitive(json, "count");
     struct sl_import_file features = {0};
     struct sl_import_type *type;
+    const char *name;
     char where[48], key[64];
     uint64_t n = 0;
     snprintf(where, sizeof where, "types[%d]", i);
     snprintf(key, sizeof key, "types[%d].count", i);
     SL_TRY(check_keys(g, json, where, keys));
+    SL_TRY(get_text(g, json, where, "name", &name));
     if (count && (!cJSON_IsNumber(count) || !(count->valuedouble >= 0) ||
                   count->valuedouble != floor(count->valuedouble) || count->valuedouble > 1e15))
         return fail_key(g, key, "wanted a whole number that is not negative");
@@ -130,7 +143,7 @@ static int read_type(struct sl_import *im, const struct typed *g, const cJSON *j
     else if (rc == SL_OK)
         rc = count_rows(g, &features, key, &n);
     if (rc == SL_OK)
-        rc = sl_typed_import_add_type(im, g->path, get_text(json, "name"), n, &type);
+        rc = sl_typed_import_add_type(im, g->path, name, n, &type);
     if (rc < 0) {
         free(features.path);
         return rc;
@@ -143,20 +156,25 @@ static int read_relation(struct sl_import *im, const struct typed *g, const cJSO
 {
     static const char *const keys[] = {"source", "name",     "target",  "edges",      "weights",
                                        "times",  "features", "heading", "reverse_of", NULL};
-    const cJSON *weights = cJSON_GetObjectItemCaseSensitive(json, "weights");
+    const cJSON *weights = cJSON_GetObjectItemCaseSensitive(json, "weights"),
+                *heading = cJSON_GetObjectItemCaseSensitive(json, "heading");
+    const char *ends[3];
     struct sl_import_relation *r;
     char where[48];
     snprintf(where, sizeof where, "relations[%d]", i);
     SL_TRY(check_keys(g, json, where, keys));
-    SL_TRY(sl_typed_import_add_relation(im, g->path, get_text(json, "source"),
-                                        get_text(json, "name"), get_text(json, "target"), &r));
+    for (int k = 0; k < 3; k++)
+        SL_TRY(get_text(g, json, where, keys[k], &ends[k]));
+    if (heading && !cJSON_IsBool(heading))
+        return fail_key(g, where, "\"heading\": wanted true or false, without quotes");
+    SL_TRY(sl_typed_import_add_relation(im, g->path, ends[0], ends[1], ends[2], &r));
     SL_TRY(get_file(g, json, where, "edges", &r->edges));
     if (!r->edges.path)
         return fail_key(g, where, "has no \"edges\": wanted the name of a file");
     SL_TRY(get_file(g, json, where, "times", &r->times));
     SL_TRY(get_file(g, json, where, "features", &r->feat));
     r->shape = SL_EDGES_EITHER;
-    r->edges.heading = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(json, "heading"));
+    r->edges.heading = cJSON_IsTrue(heading);
     r->weighted = weights && !cJSON_IsFalse(weights);
     if (cJSON_IsBool(weights))
         return r->edges.text || !r->weighted
@@ -171,9 +189,11 @@ static int read_relation(struct sl_import *im, const struct typed *g, const cJSO
 static int read_reverse(struct sl_import *im, const struct typed *g, const cJSON *json, uint32_t i)
 {
     const struct sl_typed_import *t = im->typed;
-    const char *name = get_text(json, "reverse_of");
+    const char *name;
     struct sl_import_relation *r = &im->typed->relation[i];
     char where[48];
+    snprintf(where, sizeof where, "relations[%u]", i);
+    SL_TRY(get_text(g, json, where, "reverse_of", &name));
     snprintf(where, sizeof where, "relations[%u].reverse_of", i);
     for (uint32_t k = 0; name && k < t->n_files; k++)
         if (t->relation[k].source == r->target && t->relation[k].target == r->source &&
@@ -222,7 +242,7 @@ static int read_lists(struct sl_import *im, const struct typed *g)
         return fail_key(g, "splits",
                         "wanted \"labels\": {\"type\": ...} beside it, which says whose "
                         "vertices these are");
-    SL_TRY(check_keys(g, splits, "splits.", keys));
+    SL_TRY(check_keys(g, splits, "splits", keys));
     for (int s = 0; s < SL_SPLIT_COUNT; s++) {
         struct sl_import_file file = {0};
         int rc = get_file(g, splits, "splits", keys[s], &file);
@@ -244,8 +264,9 @@ static int read_labels(struct sl_import *im, struct typed *g)
                                     "wanted {\"type\": ...} for --split, which says "
                                     "whose vertices are split")
                          : SL_OK;
-    SL_TRY(check_keys(g, g->labels, "labels.", keys));
-    const char *name = get_text(g->labels, "type");
+    const char *name;
+    SL_TRY(check_keys(g, g->labels, "labels", keys));
+    SL_TRY(get_text(g, g->labels, "labels", "type", &name));
     const uint32_t type = name ? sl_typed_import_find(im->typed, name) : SL_TYPES_MAX;
     if (type == SL_TYPES_MAX)
         return fail_key(g, "labels.type", "wanted the name of one of \"types\"");
@@ -279,8 +300,10 @@ static int read_typed(struct sl_import *im, void *context)
     SL_TRY(sl_yaml_read(g->path, &g->root));
     if (!cJSON_IsObject(g->root))
         return fail_key(g, "", "wanted an object with \"types\" and \"relations\"");
+    const char *name;
+    SL_TRY(get_text(g, g->root, "", "name", &name));
     if (!im->making.name)
-        im->making.name = get_text(g->root, "name");
+        im->making.name = name;
     SL_TRY(read_graph(im, g));
     // Small parts first, so that their errors appear before the edges are sorted.
     SL_TRY(read_labels(im, g));

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/base/error.h"
@@ -60,10 +61,30 @@ void sl_metadata_put_stripes(cJSON *root, uint32_t type, const struct sl_stripes
     }
 }
 
-void sl_metadata_keep_stripes(cJSON *root, const struct sl_dataset *ds)
+// Whether the file lies in that directory.
+static bool lies_in(const char *path, const char *dir)
 {
-    for (uint32_t t = 0; t < ds->files->n_ranges; t++)
-        sl_metadata_put_stripes(root, t, sl_dataset_stripes(ds->files, t), NULL);
+    const char *slash = strrchr(path, '/');
+    struct stat a, b;
+    char parent[SL_STAGING_PATH_BYTES];
+    snprintf(parent, sizeof parent, "%.*s", slash ? (int)(slash - path) : 1, slash ? path : ".");
+    return stat(parent, &a) == 0 && stat(dir, &b) == 0 && a.st_dev == b.st_dev &&
+           a.st_ino == b.st_ino;
+}
+
+int sl_metadata_keep_stripes(cJSON *root, const struct sl_dataset *ds, const struct sl_staging *st)
+{
+    for (uint32_t t = 0; t < ds->files->n_ranges; t++) {
+        const struct sl_stripes *s = sl_dataset_stripes(ds->files, t);
+        for (uint32_t i = 0; s && i < s->n; i++)
+            if (lies_in(s->file[i].path, st->final))
+                return sl_fail(SL_EEXIST,
+                               "write %s: features of data set '%s' lie in it (%s), wanted another "
+                               "--out, since --force would remove them: choose one",
+                               st->final, ds->path, s->file[i].path);
+        sl_metadata_put_stripes(root, t, s, NULL);
+    }
+    return SL_OK;
 }
 
 void sl_metadata_drop_stripes(cJSON *root, const struct sl_dataset *ds)

@@ -355,6 +355,8 @@ static bool find_range(const struct sl_dataset *ds, const char *name, struct ran
     const bool by_edge = fnmatch("edge_*.npy", name, 0) == 0;
     *of = by_edge ? (struct range){true, 0, sl_dataset_lists(ds), 0, ds->n_edges}
                   : vertices(0, ds->n_nodes);
+    if (strcmp(name, sl_dataset_file_name(SL_FILE_NODE_TIME)) == 0) // of seeds
+        *of = vertices(0, sl_dataset_labelled(ds));
     for (uint32_t i = 0; i < t->n_types; i++) {
         snprintf(pattern, sizeof pattern, "node_*.%s.npy", t->type[i].name);
         if (fnmatch(pattern, name, 0) == 0)

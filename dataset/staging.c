@@ -80,6 +80,26 @@ static bool is_empty(const char *dir)
     return empty;
 }
 
+// A directory in it that is no shard is somebody's, and would lose its place: SL_EEXIST.
+static int check_folders(const char *final)
+{
+    DIR *d = opendir(final);
+    struct dirent *e;
+    struct stat st;
+    int rc = SL_OK;
+    while (d && rc == SL_OK && (e = readdir(d)))
+        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0 &&
+            e->d_name[strspn(e->d_name, "0123456789")] &&
+            fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode))
+            rc = sl_fail(SL_EEXIST,
+                         "write %s: found directory '%s' in it, wanted a data set's files alone, "
+                         "which --force replaces: move it away first",
+                         final, e->d_name);
+    if (d)
+        closedir(d);
+    return rc;
+}
+
 static int check_final(const char *final, bool force)
 {
     struct stat st;
@@ -99,7 +119,7 @@ static int check_final(const char *final, bool force)
                        "write %s: it exists and is not a data set (no metadata.json in "
                        "it): --force replaces only data sets: remove it yourself",
                        final);
-    return SL_OK;
+    return check_folders(final);
 }
 
 // Directories that a killed process left: their lock is free.

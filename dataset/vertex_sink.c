@@ -323,8 +323,9 @@ int sl_list_sink_put(struct sl_list_sink *in, int64_t vertex, const char *from)
     if (in->seen[vertex / 64] & bit)
         return sl_fail(SL_EFORMAT,
                        "import %s: entry %" PRIu64 ": found vertex %" PRId64
-                       " a second time: wanted each at most once",
-                       from, in->n, vertex);
+                       " a second time: wanted each at most once%s",
+                       from, in->n, vertex,
+                       vertex > 1 ? "" : ": of a mask numpy.flatnonzero() makes the list");
     in->seen[vertex / 64] |= bit;
     in->n++;
     return in->w ? sl_npy_writer_append_id(in->w, (uint64_t)vertex) : SL_OK;

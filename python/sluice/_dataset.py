@@ -136,10 +136,10 @@ class Dataset:
 
     def to_pyg(self) -> Any:
         """A torch_geometric.data.Data: edge_index int64 (2, num_edges) by destination, in the order
-        of the data set, so that e_id of a batch is a column of it; and where the data set has them
-        x, y, edge_attr, edge_weight, train_mask, val_mask, test_mask. Features stay mapped: what is
-        written to x or edge_attr stays in this process. Of a graph with types a HeteroData, with
-        these for each type and each relation."""
+        of the data set, or that of the Data that it was made of (edge_map), so that e_id of a batch
+        is a column of it; and where the data set has them x, y, edge_attr, edge_weight, train_mask,
+        val_mask, test_mask. Features stay mapped: what is written to x or edge_attr stays in this
+        process. Of a graph with types a HeteroData, with these for each type and each relation."""
         self._check_features()
         if self.schema is not None:
             from . import _hetero
@@ -152,13 +152,14 @@ class Dataset:
         edges = np.empty((2, self.num_edges), np.int64)
         edges[0] = self.arrays["indices"]
         edges[1] = np.repeat(np.arange(self.num_nodes, dtype=np.int64), np.diff(indptr))
+        edges = by_number(edges, self.edge_map, 1)
         data = Data(edge_index=torch.from_numpy(edges), num_nodes=self.num_nodes)
         if "node_feat" in self.arrays:
             data.x = torch.from_numpy(np.asarray(self.arrays["node_feat"]))
         if "node_label" in self.arrays:
             data.y = torch.from_numpy(self.labels())
         for name, rows in self.by_edge().items():
-            data[name] = torch.from_numpy(rows)
+            data[name] = torch.from_numpy(by_number(rows, self.edge_map))
         for split in SPLITS:
             if f"{split}_idx" in self.arrays:
                 mask = np.zeros(self.num_nodes, bool)
@@ -240,6 +241,16 @@ class Dataset:
         if self.schema is not None:
             kept["types"] = [{k: v for k, v in t.items() if k not in gone} for t in kept["types"]]
         return kept
+
+
+def by_number(rows: np.ndarray, numbers: Optional[np.ndarray], along: int = 0) -> np.ndarray:
+    """What has one for each edge along that dimension, in the order of these numbers of the edges;
+    None: as it is."""
+    if numbers is None:
+        return rows
+    out = np.empty_like(rows)
+    out[(slice(None),) * along + (numbers,)] = rows
+    return out
 
 
 def _umask() -> int:
@@ -476,6 +487,8 @@ def vertex_ids(ids: Any, n: int, what: str) -> np.ndarray:
     """int64 ids of a list of vertices or of a mask of n. UsageError for ids out of range, and for
     vertices that are listed twice."""
     array = _array(ids, what)
+    if array.dtype.kind in "US":
+        raise UsageError(f"{what}={ids!r}: is text, wanted a list or array of vertices, or a mask")
     if array.ndim == 0:
         raise UsageError(
             f"{what}={ids!r}: is one number, wanted a list or array of vertices, such as "

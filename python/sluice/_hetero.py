@@ -26,27 +26,29 @@ def to_pyg(dataset: "_dataset.Dataset", schema: "_typed.Schema") -> Any:
             data[t.name].num_nodes = t.n
         else:
             data[t.name].x = torch.from_numpy(np.asarray(feat))
-    first, n = data[schema.first], schema.types[0].n
     if "node_label" in arrays:
-        first.y = torch.from_numpy(dataset.labels())
+        data[schema.first].y = torch.from_numpy(dataset.labels())
+    listed = schema.type(dataset.metadata.get("list_type", schema.first), "list_type")
     for split in _dataset.SPLITS:
         if f"{split}_idx" in arrays:
-            mask = np.zeros(n, bool)
+            mask = np.zeros(listed.n, bool)
             mask[arrays[f"{split}_idx"]] = True
-            first[f"{split}_mask"] = torch.from_numpy(mask)
+            data[listed.name][f"{split}_mask"] = torch.from_numpy(mask)
     by_edge, edge_attr = dataset.by_edge(), dataset.edge_attr()
     for r in schema.relations:
+        mine = slice(r.first_edge, r.first_edge + r.n_edges)
+        numbers = None if dataset.edge_map is None else dataset.edge_map[mine]
         rows = np.asarray(arrays["indptr"][r.first_row : r.first_row + r.target.n + 1])
         edges = np.empty((2, r.n_edges), np.int64)
-        edges[0] = arrays["indices"][r.first_edge : r.first_edge + r.n_edges]
+        edges[0] = arrays["indices"][mine]
         edges[0] -= r.source.first
         edges[1] = np.repeat(np.arange(r.target.n), np.diff(rows.astype(np.int64)))
-        data[r.key].edge_index = torch.from_numpy(edges)
+        data[r.key].edge_index = torch.from_numpy(_dataset.by_number(edges, numbers, 1))
         for name, values in by_edge.items():
-            of_relation = values[r.first_edge : r.first_edge + r.n_edges]
-            data[r.key][name] = torch.from_numpy(of_relation)
+            data[r.key][name] = torch.from_numpy(_dataset.by_number(values[mine], numbers))
         if r.key in edge_attr:
-            data[r.key].edge_attr = torch.from_numpy(edge_attr[r.key])
+            rows = _dataset.by_number(edge_attr[r.key], numbers)
+            data[r.key].edge_attr = torch.from_numpy(rows)
     return data
 
 

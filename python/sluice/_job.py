@@ -214,7 +214,8 @@ def _negatives_of(asked: Any) -> Tuple[Optional[str], Optional[int]]:
         raise UsageError(
             f"neg_sampling={mode!r}: wanted 'binary', 'triplet', None, or a number of negatives"
         )
-    if not 1 <= amount <= 65536 or amount != int(amount):
+    number = isinstance(amount, (int, float, np.number)) and not isinstance(amount, bool)
+    if not number or not 1 <= amount <= 65536 or amount != int(amount):
         raise UsageError(
             f"neg_sampling: amount: is {amount!r}, wanted a whole number from 1 to 65536: each "
             "positive has as many negatives"

@@ -488,8 +488,12 @@ class Loader:
         """The whole graph as a torch_geometric.data.Data: the one given, or of the data set, whose
         features stay mapped."""
         if self._data is None:
-            given = self._plan.pyg
-            self._data = given if given is not None else self._dataset().to_pyg()
+            if self._plan.pyg is not None:
+                self._data = self._plan.pyg
+            else:
+                dataset = self._dataset()
+                dataset.edge_map = self._plan.edge_map  # by which a batch's e_id counts
+                self._data = dataset.to_pyg()
         return self._data
 
     @property

@@ -281,6 +281,8 @@ BAD = (
     ({"input_nodes": "Validation"}, "input_nodes='Validation': wanted 'train', 'val', 'test', 'all'"
      ", ids or a mask: use 'val'"),
     ({"input_nodes": 5}, "input_nodes=5: is one number, wanted a list or array of vertices"),
+    ({"input_nodes": b"train"}, "input_nodes=b'train': is text, wanted a list or array of"),
+    ({"input_nodes": ["train"]}, "input_nodes=['train']: is text, wanted a list or array of"),
     ({"input_nodes": np.array(5)}, "input_nodes=array(5): is one number, wanted a list or array"),
     ({"input_nodes": (np.arange(1500) % 2).astype(np.uint8)},
      "input_nodes: has uint8 zeros and ones: a mask is bool: use .bool()"),

@@ -182,6 +182,8 @@ def says(*words, data=path, **more):
 says("neg_sampling", "triplet", neg_sampling="binarry")
 says("whole number", "0.5", neg_sampling_ratio=0.5)
 says("whole number", "nan", neg_sampling_ratio=float("nan"))
+says("whole number", "'2'", neg_sampling=("binary", "2"))
+says("whole number", "None", neg_sampling={"mode": "triplet", "amount": None})
 says("neg_sampling_ratio", "one of them", neg_sampling="binary", neg_sampling_ratio=1)
 says("edge_label", "triplet", neg_sampling="triplet", edge_label=np.ones(5))
 says("edge_label", "5 rows", edge_label=np.ones(5))

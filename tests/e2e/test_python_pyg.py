@@ -150,6 +150,13 @@ for feat in torch.rand(full.num_edges, 3).half(), torch.arange(full.num_edges):
         for batch in [*loader, loader([2, 1])]:
             assert torch.equal(batch.edge_attr, feat[batch.e_id])
             assert torch.equal(batch.edge_weight, saved.edge_weight[batch.e_id])
+mine = Data(x=full.x, edge_index=data.edge_index, edge_attr=data.edge_attr)
+made = sluice.from_pyg(mine)  # edges keep the numbers that they have there
+with sluice.NeighborLoader(made, [4, 3], 64) as loader:
+    for whole in made.to_pyg(), loader.data:
+        for batch in loader:
+            assert (whole.edge_index[:, batch.e_id] == batch.n_id[batch.edge_index]).all()
+            assert (whole.edge_attr[batch.e_id] == batch.edge_attr).all()
 for change, words in (
     (dict(edge_index=torch.tensor([[0], [9999]])), "data.edge_index: has vertex 9999, wanted 0 to"),
     (dict(edge_index=torch.rand(2, 5)), "data.edge_index: is float32 [2, 5], wanted int64"),

@@ -713,12 +713,17 @@ mine[writes].w = torch.arange(mine[writes].num_edges).float() % 3
 for source in mine, sluice.from_pyg(mine, "w", features=False, first="paper"):
     with sluice.NeighborLoader(source, [9, 9], 5, "paper", weight_attr=(
             "w" if source is mine else "edge_weight")) as loader:
+        whole = loader.data
         for batch in loader:
             weights = mine[writes].w[batch[writes].e_id]
             source, target = batch[writes].edge_index
             assert (weights > 0).all()
             ends = batch["author"].n_id[source], batch["paper"].n_id[target]
             assert torch.equal(mine[writes].edge_index[:, batch[writes].e_id], torch.stack(ends))
+            assert torch.equal(whole[writes].edge_index[:, batch[writes].e_id], torch.stack(ends))
+with sluice.NeighborLoader(path, [2], input_nodes=("paper", [9, 64]), batch_size=2) as loader:
+    assert loader.data["paper"].train_mask.nonzero()[:, 0].tolist() == [9, 64]
+    assert "train_mask" not in loader.data["author"]
 
 def bad(words, **named):
     said = refused(sluice.from_pyg, wrong, **named)

@@ -190,6 +190,7 @@ def test_places_and_data_sets_that_do_not_fit(box):
     write_dataset(box.path("data"), planted(n=50))
     command = (*COMMAND, "--quiet", "--out")
     refused(box, box.sluice(*command, "out.txt"), "--out out.txt", ".npy or .csv")
+    refused(box, box.sluice(*command, "out.npy", "--scores", "out.npy"), "--scores", "also --out")
     refused(box, box.sluice(*command, "out.npy", "--exclude-known"), "wanted --dataset DIR")
     said = box.sluice(*command, "out.npy", "--exclude-known", "--dataset", "data")
     refused(box, said, "50 vertices", "4 rows")

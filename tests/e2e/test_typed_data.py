@@ -678,13 +678,20 @@ WRONG = {
     "name": (["types", 0, "name"], "a b", ["'a b'", "letters"]),
     "twice": (["types", 0, "name"], "paper", ["'paper' twice"]),
     "relation twice": (["relations", 3, "name"], "has", ["author -has-> author twice"]),
-    "key": (["types", 0, "feature"], "x.npy", ["types[0]feature", "no key"]),
+    "key": (["types", 0, "feature"], "x.npy", ["types[0].feature", "no key"]),
     "count": (["types", 2, "count"], -1, ["types[2].count", "whole number"]),
     "no file": (["relations", 0, "edges"], "none.npy", ["none.npy"]),
     "labels": (["labels", "type"], "author", ["labels.npy", "64"]),
     "label type": (["labels", "type"], "writer", ["labels.type"]),
     "types": (["types"], [], ["\"types\"", "list"]),
     "reverse": (["relations", 0, "reverse_of"], "cites", ["relations[0].reverse_of"]),
+    "reverse number": (["relations", 0, "reverse_of"], 5, ["relations[0].reverse_of", "text"]),
+    "heading": (["relations", 0, "heading"], "true", ["heading", "true or false"]),
+    "type number": (["types", 0, "name"], 5, ["types[0].name", "wanted text"]),
+    "splits list": (["splits"], ["train.npy"], ["\"splits\"", "an object"]),
+    "splits text": (["splits"], "train.npy", ["\"splits\"", "an object"]),
+    "mask": (["splits", "train"], "mask.npy", ["mask.npy", "flatnonzero"]),
+    "labels list": (["labels"], ["labels.npy"], ["\"labels\"", "an object"]),
     "target": (["relations", 0, "target"], "venue", ["author.writes.npy", "vertex from 0 to 0"]),
     "empty": (["relations", 0, "target"], "topic", ["no vertices"]),
 }
@@ -695,6 +702,7 @@ def test_bad_folders(box, what):
     path, to, words = WRONG[what]
     graph, _ = folder_of(box, draw(1), "rows")
     change(graph, *path, to=to)
+    np.save(box.path("src", "mask.npy"), np.arange(COUNT["paper"]) % 2 == 0)
     if what == "relation twice":
         graph["relations"] += [graph["relations"][4] | {"name": "has"}] * 2
     box.write_json("src/graph.json", graph)

@@ -210,6 +210,10 @@ def test_jobs_by_time(box, rule, expand):
     assert found[0] == found[1] == found[2], found
     other = trained(box, "without", **more, **{"epochs": 1})
     assert other["samples_digest"] != found[0][1]
+    # Times go with their vertices and edges.
+    box.sluice("reorder", timed(box), "--by", "degree", "--out", "sorted", "-q").ok()
+    again = trained(box, "again", **{**at, "dataset": "sorted", "digest": False})
+    assert again["params_sha256"] == found[0][0]
 
 
 # ---- batches for programs that attach -----------------------------------------------------------

@@ -9,6 +9,7 @@ import signal
 import numpy as np
 
 from harness import cases, fingerprint, read_json, small_job
+from test_bad_input import refused
 from test_typed_jobs import papers
 
 # Of 48, 800 and 128 bytes; half precision is trained on as float32.
@@ -227,3 +228,21 @@ def test_commands_take_stripes_of_types(box):
         assert {t["name"] for t in found["types"] if t["feat_dim"]} >= {"paper", "field"}, found
         digests.append(found["digest"])
     assert len(set(digests)) == 3
+
+
+def test_what_force_replaces_is_a_data_set_alone(box):
+    """Neither somebody's folder in it nor stripes of the features that the new one reads."""
+    data = box.path("data")
+    shutil.copytree(wide(box, types=("field",)), data)
+    os.mkdir(box.path("data", "mine"))
+    split = ("split-edges", data, "--relation", "writes", "--out", data, "--force", "-q")
+    refused(box, box.sluice(*split), "directory 'mine'", "move it away")
+    os.rmdir(box.path("data", "mine"))
+    box.sluice("stripe", data, "--to", data, "-q").ok()
+    refused(box, box.sluice(*split), "lie in it", "another --out")
+    featurize = ("featurize", data, "--by", "rev_writes", "--out", data, "--force", "-q")
+    refused(box, box.sluice(*featurize), "lie in it", "another --out")
+    box.sluice("inspect", data).ok()
+    box.sluice("reorder", data, "--by", "degree", "--out", data, "--force", "-q").ok()
+    box.sluice("inspect", data).ok()
+    assert not [name for name in os.listdir(box.folder) if ".partial-" in name]
