@@ -126,6 +126,10 @@ struct sluice_options {
     // 1, and sluice_next() does not wait for the features, if they are gathered into this process's
     // memory: those of sluice_take() are there after sluice_wait().
     uint32_t arrays;
+    // Asked by sluice_open() in its thread, every 100 ms or sooner, while it waits: not 0 ends that
+    // with SLUICE_EABORTED. NULL: nobody is asked.
+    int (*on_wait)(void *context);
+    void *context;
 };
 
 // Starts or attaches. Nothing is left behind when it fails. Takes as long as the samplers take to

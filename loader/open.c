@@ -52,12 +52,22 @@ static uint32_t left_ms(uint64_t until_ns)
     return now < until_ns ? (uint32_t)((until_ns - now) / 1000000 + 1) : 0;
 }
 
+// Whether the caller still waits.
+static int ask_caller(void *ctx)
+{
+    const struct sluice_options *o = ctx;
+    return o->on_wait && o->on_wait(o->context)
+               ? sl_fail(SL_EABORTED, "sluice_open: options.on_wait said that nobody waits")
+               : SL_OK;
+}
+
 // Asks until the broker, which has just been started, listens.
-static int take_seat(struct sluice_loader *l, const char *path, int32_t rank, uint64_t until_ns)
+static int take_seat(struct sluice_loader *l, const char *path, const struct sluice_options *o,
+                     uint64_t until_ns)
 {
     for (;;) {
         const struct sl_attach_spec spec = {
-            .path = path, .rank = rank, .timeout_ms = SL_MAX(left_ms(until_ns), 1u)};
+            .path = path, .rank = o->rank, .timeout_ms = SL_MAX(left_ms(until_ns), 1u)};
         const int rc = sl_attach(&spec, &l->worker);
         l->attached = true;
         if (rc != SL_ENOENT || !l->own.launch.pid)
@@ -65,6 +75,7 @@ static int take_seat(struct sluice_loader *l, const char *path, int32_t rank, ui
         sl_worker_fini(&l->worker);
         l->attached = false;
         SL_TRY(sl_own_job_check(&l->own));
+        SL_TRY(ask_caller((void *)o));
         if (left_ms(until_ns) == 0)
             return sl_fail(SL_ETIMEDOUT, "the job's broker (process %d) has not begun in time",
                            (int)l->broker);
@@ -81,7 +92,7 @@ static int start_own(struct sluice_loader *l, const struct sluice_options *o, ui
     SL_TRY(sl_own_job_start(&l->own, &spec));
     l->broker = l->own.launch.pid;
     snprintf(l->output, sizeof l->output, "%s", l->own.output);
-    return take_seat(l, l->own.launch.attach, o->rank, until_ns);
+    return take_seat(l, l->own.launch.attach, o, until_ns);
 }
 
 static int attach_to_running(struct sluice_loader *l, const struct sluice_options *o,
@@ -92,7 +103,7 @@ static int attach_to_running(struct sluice_loader *l, const struct sluice_option
     SL_TRY(sl_run_jobs_find_one(o->attach, &found));
     l->broker = found.pid;
     snprintf(l->output, sizeof l->output, "%s", found.output);
-    const int rc = take_seat(l, sl_attach_path(found.endpoint, path), o->rank, until_ns);
+    const int rc = take_seat(l, sl_attach_path(found.endpoint, path), o, until_ns);
     if (rc == SL_ENOENT)
         return sl_fail(rc,
                        "job '%s' (process %d) lends no batches: wanted one with model.kind "
@@ -273,7 +284,10 @@ static int open_loader(struct sluice_loader *l, const struct sluice_options *o)
     const uint64_t start_ns = o->start_timeout_ms ? o->start_timeout_ms : START_MS;
     const uint64_t until_ns = sl_now_ns() + start_ns * 1000000;
     SL_TRY(o->job ? start_own(l, o, until_ns) : attach_to_running(l, o, until_ns));
+    l->worker.on_wait = ask_caller;
+    l->worker.ctx = (void *)o;
     int rc = begin(l);
+    l->worker.on_wait = NULL;
     // The job's own words are better than that the connection ended.
     if (rc < 0 && rc != SL_ETIMEDOUT && l->own.launch.pid)
         rc = SL_MIN(sl_own_job_check(&l->own), rc);

@@ -367,6 +367,8 @@ static int check_wait(struct sl_worker *w)
     if (!w->external)
         return SL_OK; // it dies with the broker, who knows how long this may take
     hear_the_end(w);
+    if (w->on_wait)
+        SL_TRY(w->on_wait(w->ctx));
     if (atomic_load(&w->stop))
         return sl_fail(SL_EFAILED, "%s", sl_worker_end_text(w, why, sizeof why));
     if (w->until_ns && sl_now_ns() >= w->until_ns)

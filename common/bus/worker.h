@@ -62,6 +62,9 @@ struct sl_worker {
     bool external;
     int broker_fd;     // external: the connection to the broker, which ends with either of them
     uint64_t until_ns; // external: it waits no longer for Attach; 0: without bound
+    // external: asked while it waits for Attach, what is below 0 ends that; may be NULL
+    int (*on_wait)(void *ctx);
+    void *ctx;
     uint64_t start_ns;
     // trainers: measured on the probe block, before Ready
     uint64_t step_bytes, t_train_ns;

@@ -54,6 +54,7 @@ DTYPES = {1: np.dtype("<f4"), 2: np.dtype("<f2"), 3: np.dtype("<i4")}
 _i32, _i64 = ctypes.c_int32, ctypes.c_int64
 _u32, _u64, _size = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_size_t
 _int, _text, _pointer = ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p
+ON_WAIT = ctypes.CFUNCTYPE(_int, _pointer)
 
 
 class Sized(ctypes.Structure):
@@ -74,6 +75,8 @@ class Options(Sized):
         ("prefetch", _u32),
         ("programs", _text),
         ("arrays", _u32),
+        ("on_wait", ON_WAIT),
+        ("context", _pointer),
     ]
 
 

@@ -20,7 +20,7 @@ import time
 import types
 import warnings
 import weakref
-from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Generator, List, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -43,6 +43,19 @@ OF_TORCH = {
 SAME = ("seed", "n_nodes", "n_edges", "n_items", "n_batches", "batch_size", "world", "rank")
 
 
+def _take_signals(raised: List[BaseException]) -> Generator[int, Any, None]:
+    """Its send() is what the library asks while it waits, so that Python sees signals meanwhile.
+    What a signal's handler raises is kept and ends the wait. A generator, since a function could be
+    interrupted before it can catch anything: and what leaves a call of C's is lost."""
+    said = 0
+    while True:
+        try:
+            yield said
+        except BaseException as error:
+            raised.append(error)
+            said = 1
+
+
 class _Handle:
     """The library's loader, and what goes away with it. Owned by the process that opened it."""
 
@@ -55,12 +68,16 @@ class _Handle:
         self.closed = False
 
     def open(self, options: "_lib.Options") -> None:
-        address = ctypes.c_void_p()
-        self._checked(
-            self.library.open(  # type: ignore[attr-defined]
-                ctypes.byref(options), ctypes.byref(address)
-            )
+        address, raised = ctypes.c_void_p(), []
+        asked = _take_signals(raised)
+        next(asked)
+        options.on_wait = _lib.ON_WAIT(asked.send)
+        code = self.library.open(  # type: ignore[attr-defined]
+            ctypes.byref(options), ctypes.byref(address)
         )
+        if raised:
+            raise raised[0]
+        self._checked(code)
         self.address = address.value
 
     def call(self, name: str, *arguments: Any) -> int:

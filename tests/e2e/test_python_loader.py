@@ -763,6 +763,16 @@ def test_a_batch_that_does_not_come(box):
     assert "rest True" in running.wait().ok().out
 
 
+def test_an_interrupt_while_it_opens(box):
+    """A sampler stands still before it has begun: Ctrl-C ends the wait, and nothing stays."""
+    running = start(box, "open_loader(path)", env={"SLUICE_FAILPOINT": "sampler_start:1:stop"})
+    box.until_stopped(running, "sampler")
+    os.kill(running.process.pid, signal.SIGINT)
+    result = running.wait()
+    assert result.rc == -signal.SIGINT and "KeyboardInterrupt" in result.err, str(result)
+    box.until_gone()
+
+
 FAKE_TORCH = """
 # As much of PyTorch as the loader asks for. The processor cannot read the emulated GPU's memory, so
 # that the library copies a tensor.
