@@ -56,9 +56,11 @@ $(error set-up failed; the message above says what is missing)
 endif
 endif
 
-PKGS := liburing libuv libzmq libprotobuf-c libcjson hwloc zlib libzip yaml-0.1 libxxhash libsodium libmicrohttpd ncursesw
+PKGS := liburing libuv libzmq libprotobuf-c libcjson hwloc zlib yaml-0.1 libxxhash libsodium ncursesw
+# Opened at their first use (common/base/late_library.h): no program is linked with these and oneDNN.
+LATE := libzip libmicrohttpd
 ifneq ($(GOALS),)
-PKG_CFLAGS := $(filter-out -D_%,$(shell pkg-config --cflags $(PKGS)))
+PKG_CFLAGS := $(filter-out -D_%,$(shell pkg-config --cflags $(PKGS) $(LATE)))
 PKG_LIBS   := $(shell pkg-config --libs $(PKGS))
 endif
 # Of test programs alone, so not asked for before one is linked, and then once.
@@ -94,7 +96,7 @@ ifeq ($(shell uname -m),x86_64)
 OPT += -mprefer-vector-width=512
 endif
 LDFLAGS  = $(OPT) $(SANFLAGS) -Wl,--gc-sections,--as-needed
-LDLIBS   = $(PKG_LIBS) -ldnnl -lm -lpthread -ldl
+LDLIBS   = $(PKG_LIBS) -lm -lpthread -ldl
 
 # ---- libraries: a folder is a library; folders.mk says which it may see --------------------------
 # NEEDS_ is a library and all that it uses, which stands above it in the list.
@@ -187,7 +189,7 @@ OF_LIBSLUICE := loader/libsluice.map $(OBJ_loader) $(call libs_of,loader)
 # left out under a sanitizer, which registers each object's variables.
 LIBSLUICE_PKGS := liburing libzmq libprotobuf-c libcjson hwloc libxxhash
 ifneq ($(GOALS),)
-LIBSLUICE_LIBS := $(shell pkg-config --libs $(LIBSLUICE_PKGS)) $(if $(SAN),-ldnnl -lgomp) -lm -lpthread -ldl
+LIBSLUICE_LIBS := $(shell pkg-config --libs $(LIBSLUICE_PKGS)) $(if $(SAN),-lgomp) -lm -lpthread -ldl
 endif
 LIBSLUICE_LINK := -shared -fno-openmp -Wl,-soname,$(SONAME),--version-script=loader/libsluice.map,--exclude-libs,ALL \
                   -Wl,-z,nodelete$(if $(SAN),,$(comma)-z$(comma)defs)

@@ -81,8 +81,7 @@ static void check_daemon(struct sl_doctor *d, const struct sl_session_where *whe
 
 // --- libraries -----------------------------------------------------------------------------------
 
-// Of the library that sluice-broker serves its page by. Linked with this program it would bring
-// GnuTLS along, a fifth of what each command takes to start.
+// Of the library that sluice-broker serves its page by.
 static const char *microhttpd_version(void)
 {
     static const char *const names[] = {"libmicrohttpd.so.12", "libmicrohttpd.so"};

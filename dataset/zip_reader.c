@@ -7,8 +7,41 @@
 
 #include <zip.h>
 
+#include "common/base/bits.h"
 #include "common/base/error.h"
+#include "common/base/late_library.h"
 #include "common/base/open_file.h"
+
+#define FUNCTIONS(X)                                                                               \
+    X(zip_error_strerror)                                                                          \
+    X(zip_error_code_zip)                                                                          \
+    X(zip_error_init_with_code)                                                                    \
+    X(zip_error_fini)                                                                              \
+    X(zip_fdopen)                                                                                  \
+    X(zip_discard)                                                                                 \
+    X(zip_get_num_entries)                                                                         \
+    X(zip_get_error)                                                                               \
+    X(zip_get_name)                                                                                \
+    X(zip_name_locate)                                                                             \
+    X(zip_stat_index)                                                                              \
+    X(zip_strerror)                                                                                \
+    X(zip_fopen_index)                                                                             \
+    X(zip_fclose)                                                                                  \
+    X(zip_fread)                                                                                   \
+    X(zip_file_strerror)
+
+static struct {
+    FUNCTIONS(SL_LATE_POINTER)
+} lib;
+static const struct sl_late_symbol symbols[] = {FUNCTIONS(SL_LATE_SYMBOL)};
+// Debian 12 numbers it otherwise than its authors do; these functions are the same in both.
+static struct sl_late_library library = {
+    .name = "libzip",
+    .files = {"libzip.so.4", "libzip.so.5"},
+    .package = "libzip4",
+    .symbols = symbols,
+    .n_symbols = SL_COUNT_OF(symbols),
+};
 
 struct sl_zip {
     char *path;
@@ -27,14 +60,14 @@ struct sl_zip_stream {
 
 static int fail_zip(const struct sl_zip *z, zip_error_t *error)
 {
-    const char *why = zip_error_strerror(error);
-    if (zip_error_code_zip(error) == ZIP_ER_NOZIP)
+    const char *why = lib.zip_error_strerror(error);
+    if (lib.zip_error_code_zip(error) == ZIP_ER_NOZIP)
         return sl_fail(SL_EFORMAT,
                        "%s: is not a zip file (numpy's .npz, PyTorch's .pt), or a truncated one",
                        z->path);
-    if (zip_error_code_zip(error) == ZIP_ER_EXISTS)
+    if (lib.zip_error_code_zip(error) == ZIP_ER_EXISTS)
         return sl_fail(SL_EFORMAT, "%s: damaged zip file: two members have one name", z->path);
-    if (zip_error_code_zip(error) == ZIP_ER_MEMORY)
+    if (lib.zip_error_code_zip(error) == ZIP_ER_MEMORY)
         return sl_fail(SL_ENOMEM, "%s: out of memory", z->path);
     return sl_fail(SL_EFORMAT, "%s: damaged zip file: %s: copy or download it again", z->path, why);
 }
@@ -49,11 +82,11 @@ static int open_archive(struct sl_zip *z)
     if (st.st_size == 0) {
         rc = sl_fail(SL_EFORMAT, "%s: is not a zip file (numpy's .npz, PyTorch's .pt): it is empty",
                      z->path);
-    } else if (!(z->archive = zip_fdopen(fd, ZIP_CHECKCONS, &code))) {
+    } else if (!(z->archive = lib.zip_fdopen(fd, ZIP_CHECKCONS, &code))) {
         zip_error_t error;
-        zip_error_init_with_code(&error, code);
+        lib.zip_error_init_with_code(&error, code);
         rc = fail_zip(z, &error);
-        zip_error_fini(&error);
+        lib.zip_error_fini(&error);
     }
     if (!z->archive)
         close(fd);
@@ -62,17 +95,18 @@ static int open_archive(struct sl_zip *z)
 
 static int check_names(struct sl_zip *z)
 {
-    z->n = (size_t)zip_get_num_entries(z->archive, 0);
+    z->n = (size_t)lib.zip_get_num_entries(z->archive, 0);
     for (size_t i = 0; i < z->n; i++)
         if (!sl_zip_name(z, i))
-            return fail_zip(z, zip_get_error(z->archive));
+            return fail_zip(z, lib.zip_get_error(z->archive));
     return SL_OK;
 }
 
 int sl_zip_open(const char *path, struct sl_zip **out)
 {
-    struct sl_zip *z = calloc(1, sizeof *z);
     *out = NULL;
+    SL_TRY(sl_late_library_open(&library));
+    struct sl_zip *z = calloc(1, sizeof *z);
     if (!z || !(z->path = strdup(path))) {
         free(z);
         return sl_fail(SL_ENOMEM, "%s: out of memory", path);
@@ -92,7 +126,7 @@ void sl_zip_close(struct sl_zip *z)
     if (!z)
         return;
     if (z->archive)
-        zip_discard(z->archive);
+        lib.zip_discard(z->archive);
     free(z->path);
     free(z);
 }
@@ -109,12 +143,12 @@ size_t sl_zip_count(const struct sl_zip *z)
 
 const char *sl_zip_name(const struct sl_zip *z, size_t member)
 {
-    return zip_get_name(z->archive, member, ZIP_FL_ENC_RAW);
+    return lib.zip_get_name(z->archive, member, ZIP_FL_ENC_RAW);
 }
 
 size_t sl_zip_find(const struct sl_zip *z, const char *name)
 {
-    const zip_int64_t found = zip_name_locate(z->archive, name, ZIP_FL_ENC_RAW);
+    const zip_int64_t found = lib.zip_name_locate(z->archive, name, ZIP_FL_ENC_RAW);
     size_t i = 0;
     if (found >= 0)
         return (size_t)found;
@@ -136,7 +170,7 @@ static int open_member(struct sl_zip_stream *s, size_t member)
     zip_t *archive = s->zip->archive;
     zip_stat_t about;
     const zip_uint64_t wanted = ZIP_STAT_SIZE | ZIP_STAT_COMP_METHOD | ZIP_STAT_ENCRYPTION_METHOD;
-    if (zip_stat_index(archive, member, 0, &about) < 0 || (about.valid & wanted) != wanted)
+    if (lib.zip_stat_index(archive, member, 0, &about) < 0 || (about.valid & wanted) != wanted)
         return fail_member(s, SL_EFORMAT, "nothing is known of it: damaged");
     s->size = s->left = about.size;
     if (about.encryption_method != ZIP_EM_NONE)
@@ -147,8 +181,8 @@ static int open_member(struct sl_zip_stream *s, size_t member)
                        "as numpy.savez and savez_compressed write",
                        s->zip->path, s->name, about.comp_method,
                        about.comp_method == ZIP_CM_BZIP2 ? " (bzip2)" : "");
-    s->file = zip_fopen_index(archive, member, 0);
-    return s->file ? SL_OK : fail_member(s, SL_EFORMAT, zip_strerror(archive));
+    s->file = lib.zip_fopen_index(archive, member, 0);
+    return s->file ? SL_OK : fail_member(s, SL_EFORMAT, lib.zip_strerror(archive));
 }
 
 int sl_zip_stream_open(const struct sl_zip *z, size_t member, struct sl_zip_stream **out)
@@ -172,7 +206,7 @@ void sl_zip_stream_close(struct sl_zip_stream *s)
     if (!s)
         return;
     if (s->file)
-        zip_fclose(s->file);
+        lib.zip_fclose(s->file);
     free(s);
 }
 
@@ -193,10 +227,10 @@ static int fail_content(const struct sl_zip_stream *s, const char *what)
 static int check_end(struct sl_zip_stream *s)
 {
     char more;
-    zip_int64_t got = zip_fread(s->file, &more, 1);
+    zip_int64_t got = lib.zip_fread(s->file, &more, 1);
     if (got == 0)
         return SL_OK;
-    return fail_content(s, got > 0 ? "it goes on" : zip_file_strerror(s->file));
+    return fail_content(s, got > 0 ? "it goes on" : lib.zip_file_strerror(s->file));
 }
 
 int sl_zip_stream_read(struct sl_zip_stream *s, void *buf, size_t n)
@@ -205,9 +239,9 @@ int sl_zip_stream_read(struct sl_zip_stream *s, void *buf, size_t n)
     if (n > s->left)
         return fail_content(s, "its content ends");
     while (n > 0) {
-        zip_int64_t got = zip_fread(s->file, out, n);
+        zip_int64_t got = lib.zip_fread(s->file, out, n);
         if (got <= 0)
-            return fail_content(s, got < 0 ? zip_file_strerror(s->file) : "its content ends");
+            return fail_content(s, got < 0 ? lib.zip_file_strerror(s->file) : "its content ends");
         s->left -= (uint64_t)got;
         out += got;
         n -= (size_t)got;

@@ -25,6 +25,7 @@ DRIVERS := tests/kernels tests/bench/kernels
 FROM_tests/kernels       := $(call objects_of,tests/kernels/*.c) $(LIB)/libsl_text.a $(call libs_of,kernels)
 FROM_tests/bench/kernels := $(call objects_of,tests/bench/kernels/*.c tests/kernels/backend.c) $(call libs_of,sampler)
 $(call made_in,$(BIN),$(DRIVERS))
+%/tests/bench/kernels: LDLIBS += -ldnnl
 
 STRESS_BIN := $(patsubst %.c,$(BIN)/%,$(wildcard tests/stress/*.c))
 $(STRESS_BIN): $(BIN)/%: $(OBJ)/%.o $(LIB)/libsl_text.a $(call libs_of,arena)

@@ -22,13 +22,13 @@ void sl_http_add_headers(struct MHD_Response *response)
         {"Cache-Control", "no-store"},
     };
     for (size_t i = 0; i < sizeof headers / sizeof *headers; i++)
-        MHD_add_response_header(response, headers[i][0], headers[i][1]);
+        sl_mhd.MHD_add_response_header(response, headers[i][0], headers[i][1]);
 }
 
 static bool takes_gzip(struct MHD_Connection *connection)
 {
-    const char *accepts =
-        MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_ACCEPT_ENCODING);
+    const char *accepts = sl_mhd.MHD_lookup_connection_value(connection, MHD_HEADER_KIND,
+                                                             MHD_HTTP_HEADER_ACCEPT_ENCODING);
     return accepts && strstr(accepts, "gzip") && !strstr(accepts, "gzip;q=0");
 }
 
@@ -63,25 +63,25 @@ enum MHD_Result sl_http_answer(struct sl_http_request *r, unsigned status, const
     if (n >= COMPRESS_FROM_BYTES && n < UINT32_MAX && takes_gzip(r->connection))
         packed = compressed(bytes, n, &packed_n);
     struct MHD_Response *response =
-        packed ? MHD_create_response_from_buffer(packed_n, packed, MHD_RESPMEM_MUST_FREE)
-               : MHD_create_response_from_buffer(n, (void *)bytes, MHD_RESPMEM_MUST_COPY);
+        packed ? sl_mhd.MHD_create_response_from_buffer(packed_n, packed, MHD_RESPMEM_MUST_FREE)
+               : sl_mhd.MHD_create_response_from_buffer(n, (void *)bytes, MHD_RESPMEM_MUST_COPY);
     if (!response) {
         free(packed);
         return MHD_NO;
     }
     sl_http_add_headers(response);
-    MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
-    MHD_add_response_header(response, MHD_HTTP_HEADER_VARY, MHD_HTTP_HEADER_ACCEPT_ENCODING);
+    sl_mhd.MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
+    sl_mhd.MHD_add_response_header(response, MHD_HTTP_HEADER_VARY, MHD_HTTP_HEADER_ACCEPT_ENCODING);
     if (packed)
-        MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_ENCODING, "gzip");
+        sl_mhd.MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_ENCODING, "gzip");
     if (status == MHD_HTTP_METHOD_NOT_ALLOWED)
-        MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW,
-                                r->target == SL_TARGET_ACTION ? "POST" : "GET, HEAD");
+        sl_mhd.MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW,
+                                       r->target == SL_TARGET_ACTION ? "POST" : "GET, HEAD");
     if (status == MHD_HTTP_UNAUTHORIZED)
-        MHD_add_response_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE,
-                                "Bearer realm=\"sluice\"");
-    enum MHD_Result queued = MHD_queue_response(r->connection, status, response);
-    MHD_destroy_response(response);
+        sl_mhd.MHD_add_response_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE,
+                                       "Bearer realm=\"sluice\"");
+    enum MHD_Result queued = sl_mhd.MHD_queue_response(r->connection, status, response);
+    sl_mhd.MHD_destroy_response(response);
     sl_http_set_deadline(r->connection, r->http, SL_HTTP_ANSWER_S);
     atomic_fetch_add_explicit(&r->http->n_requests, 1, memory_order_relaxed);
     return queued;

@@ -11,7 +11,7 @@
 static struct sl_http_connection *connection_of(struct MHD_Connection *c)
 {
     const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(c, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+        sl_mhd.MHD_get_connection_info(c, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
     return info ? info->socket_context : NULL;
 }
 
@@ -52,7 +52,7 @@ void sl_http_connection_open(struct sl_http *http, struct MHD_Connection *connec
                              void **context)
 {
     const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+        sl_mhd.MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
     struct sl_http_connection *c = calloc(1, sizeof *c);
     *context = c;
     if (!c || !info)

@@ -173,7 +173,7 @@ static int start_server(struct sl_http *http, int fd)
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    http->server = MHD_start_daemon(
+    http->server = sl_mhd.MHD_start_daemon(
         MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME |
             MHD_USE_ERROR_LOG,
         0, NULL, NULL, on_request, http, MHD_OPTION_EXTERNAL_LOGGER, on_log, NULL,
@@ -206,6 +206,7 @@ int sl_http_start(const struct sl_http_options *options, struct sl_http **out)
     int fd = -1, rc;
     *out = NULL;
     SL_TRY(sl_guard_parse_listen(options->listen, &address));
+    SL_TRY(sl_http_library_open());
     struct sl_http *http = calloc(1, sizeof *http);
     if (!http)
         return sl_fail(SL_ENOMEM, "the page: no memory");
@@ -264,7 +265,7 @@ uint32_t sl_http_stop(struct sl_http *http)
     if (left)
         sl_log_debug("the page: %u answers are cut off: nobody reads them", left);
     if (http->server)
-        MHD_stop_daemon(http->server);
+        sl_mhd.MHD_stop_daemon(http->server);
     sl_watch_fini(&http->watch);
     pthread_cond_destroy(&http->all_answered);
     pthread_mutex_destroy(&http->connections_lock);

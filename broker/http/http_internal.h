@@ -11,6 +11,7 @@
 
 #include "broker/http/guard.h"
 #include "broker/http/watch.h"
+#include "common/base/late_library.h"
 
 enum {
     SL_HTTP_CONNECTIONS = 256,
@@ -23,6 +24,25 @@ enum {
     SL_HTTP_REQUEST_S = 15,              // for the whole of a request, drop by drop
     SL_HTTP_ANSWER_S = 60,               // for the reading of an answer
 };
+
+// libmicrohttpd, which brings GnuTLS along: a broker without a page does without.
+#define SL_HTTP_FUNCTIONS(X)                                                                       \
+    X(MHD_add_response_header)                                                                     \
+    X(MHD_create_response_from_buffer)                                                             \
+    X(MHD_create_response_from_callback)                                                           \
+    X(MHD_destroy_response)                                                                        \
+    X(MHD_get_connection_info)                                                                     \
+    X(MHD_lookup_connection_value)                                                                 \
+    X(MHD_queue_response)                                                                          \
+    X(MHD_resume_connection)                                                                       \
+    X(MHD_start_daemon)                                                                            \
+    X(MHD_stop_daemon)                                                                             \
+    X(MHD_suspend_connection)
+struct sl_http_library {
+    SL_HTTP_FUNCTIONS(SL_LATE_POINTER)
+};
+extern struct sl_http_library sl_mhd; // to be used while there is a struct sl_http
+int sl_http_library_open(void);
 
 // One TCP connection, in a list that the deadlines are looked for in.
 struct sl_http_connection {

@@ -77,7 +77,7 @@ void sl_http_route(const char *path, struct sl_http_request *r)
 
 static const char *header(const struct sl_http_request *r, const char *name)
 {
-    return MHD_lookup_connection_value(r->connection, MHD_HEADER_KIND, name);
+    return sl_mhd.MHD_lookup_connection_value(r->connection, MHD_HEADER_KIND, name);
 }
 
 static bool is_read(const char *method)
@@ -108,7 +108,7 @@ static bool has_token(const struct sl_http_request *r)
     if (given || r->target != SL_TARGET_STREAM)
         return sl_guard_token_fits(&r->http->token, given);
     char bearer[SL_GUARD_TOKEN_MAX + 16];
-    given = MHD_lookup_connection_value(r->connection, MHD_GET_ARGUMENT_KIND, "token");
+    given = sl_mhd.MHD_lookup_connection_value(r->connection, MHD_GET_ARGUMENT_KIND, "token");
     int n = snprintf(bearer, sizeof bearer, "Bearer %s", given ? given : "");
     return given && n < (int)sizeof bearer && sl_guard_token_fits(&r->http->token, bearer);
 }
@@ -182,7 +182,7 @@ unsigned sl_http_admit(struct sl_http_request *r, const char *method, enum MHD_R
 static void wake_request(struct sl_watch_waiter *waiter)
 {
     struct sl_http_request *r = (struct sl_http_request *)waiter;
-    MHD_resume_connection(r->connection);
+    sl_mhd.MHD_resume_connection(r->connection);
 }
 
 static enum MHD_Result ask(struct sl_http_request *r, struct sl_control_call *q)
@@ -193,7 +193,7 @@ static enum MHD_Result ask(struct sl_http_request *r, struct sl_control_call *q)
     r->asked = true;
     r->waiter.wake = wake_request;
     sl_http_set_deadline(r->connection, http, 0);
-    MHD_suspend_connection(r->connection);
+    sl_mhd.MHD_suspend_connection(r->connection);
     sl_watch_ask(&http->watch, q, &r->waiter);
     return MHD_YES;
 }

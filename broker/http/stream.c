@@ -49,7 +49,7 @@ static ssize_t read_stream(void *ctx, uint64_t pos, char *out, size_t max)
     if (n == 0 && w->over) {
         n = MHD_CONTENT_READER_END_OF_STREAM;
     } else if (n == 0) {
-        MHD_suspend_connection(s->connection);
+        sl_mhd.MHD_suspend_connection(s->connection);
         s->suspended = true;
     }
     pthread_mutex_unlock(&w->lock);
@@ -139,7 +139,8 @@ static struct sl_http_stream *add_stream(struct sl_http_request *r, const char *
 enum MHD_Result sl_http_stream_open(struct sl_http_request *r)
 {
     struct sl_http *http = r->http;
-    const char *job = MHD_lookup_connection_value(r->connection, MHD_GET_ARGUMENT_KIND, "job");
+    const char *job =
+        sl_mhd.MHD_lookup_connection_value(r->connection, MHD_GET_ARGUMENT_KIND, "job");
     struct sl_http_stream *s = count_stream(http, r->foreign) ? add_stream(r, job) : NULL;
     if (!s) {
         uncount_stream(http, r->foreign);
@@ -148,16 +149,16 @@ enum MHD_Result sl_http_stream_open(struct sl_http_request *r)
                                     r->foreign ? SL_HTTP_FOREIGN_STREAMS : SL_HTTP_STREAMS,
                                     r->foreign ? " of other users" : "");
     }
-    struct MHD_Response *response = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK_BYTES,
-                                                                      read_stream, s, close_stream);
+    struct MHD_Response *response = sl_mhd.MHD_create_response_from_callback(
+        MHD_SIZE_UNKNOWN, BLOCK_BYTES, read_stream, s, close_stream);
     if (!response) {
         close_stream(s);
         return MHD_NO;
     }
     sl_http_add_headers(response);
-    MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, "text/event-stream");
-    enum MHD_Result queued = MHD_queue_response(r->connection, MHD_HTTP_OK, response);
-    MHD_destroy_response(response);
+    sl_mhd.MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, "text/event-stream");
+    enum MHD_Result queued = sl_mhd.MHD_queue_response(r->connection, MHD_HTTP_OK, response);
+    sl_mhd.MHD_destroy_response(response);
     sl_http_set_deadline(r->connection, http, 0);
     atomic_fetch_add_explicit(&http->n_requests, 1, memory_order_relaxed);
     return queued;
@@ -168,7 +169,7 @@ void sl_http_stream_wake(struct sl_http *http)
     for (struct sl_http_stream *s = http->streams; s; s = s->next)
         if (s->suspended && (http->watch.over || sl_feed_ready(&http->watch.feed, &s->place))) {
             s->suspended = false;
-            MHD_resume_connection(s->connection);
+            sl_mhd.MHD_resume_connection(s->connection);
         }
 }
 

@@ -22,8 +22,39 @@
 #include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/base/isa.h"
+#include "common/base/late_library.h"
 
 enum { CAPACITY = 64 };
+
+#define FUNCTIONS(X)                                                                               \
+    X(dnnl_set_max_cpu_isa)                                                                        \
+    X(dnnl_engine_create)                                                                          \
+    X(dnnl_stream_create)                                                                          \
+    X(dnnl_stream_wait)                                                                            \
+    X(dnnl_primitive_create)                                                                       \
+    X(dnnl_primitive_destroy)                                                                      \
+    X(dnnl_primitive_execute)                                                                      \
+    X(dnnl_primitive_desc_create)                                                                  \
+    X(dnnl_primitive_desc_destroy)                                                                 \
+    X(dnnl_primitive_desc_query)                                                                   \
+    X(dnnl_memory_create)                                                                          \
+    X(dnnl_memory_destroy)                                                                         \
+    X(dnnl_memory_set_data_handle)                                                                 \
+    X(dnnl_memory_desc_init_by_strides)                                                            \
+    X(dnnl_matmul_desc_init)
+
+static struct {
+    FUNCTIONS(SL_LATE_POINTER)
+} lib;
+static const struct sl_late_symbol symbols[] = {FUNCTIONS(SL_LATE_SYMBOL)};
+_Static_assert(DNNL_VERSION_MAJOR == 2, "the file below is what these functions are of");
+static struct sl_late_library library = {
+    .name = "oneDNN",
+    .files = {"libdnnl.so.2"},
+    .package = "libdnnl2",
+    .symbols = symbols,
+    .n_symbols = SL_COUNT_OF(symbols),
+};
 
 struct entry {
     struct sl_cpu_bf16_shape shape;
@@ -56,12 +87,14 @@ static void limit_library(void)
         [SL_ISA_AVX512] = dnnl_cpu_isa_avx512_core_bf16,
         [SL_ISA_AMX] = dnnl_cpu_isa_all,
     };
-    (void)dnnl_set_max_cpu_isa(most[sl_isa()]);
+    (void)lib.dnnl_set_max_cpu_isa(most[sl_isa()]);
 }
 
 static int open_engine(const struct sl_cpu_bf16_shape *s)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
+    if (!cache.stream)
+        SL_TRY(sl_late_library_open(&library));
     pthread_once(&once, limit_library);
     if (omp_get_max_threads() != 1) // what the library would take
         omp_set_num_threads(1);
@@ -69,18 +102,18 @@ static int open_engine(const struct sl_cpu_bf16_shape *s)
         return SL_OK;
     dnnl_status_t status = dnnl_success;
     if (!cache.engine)
-        status = dnnl_engine_create(&cache.engine, dnnl_cpu, 0);
+        status = lib.dnnl_engine_create(&cache.engine, dnnl_cpu, 0);
     if (status == dnnl_success)
-        status = dnnl_stream_create(&cache.stream, cache.engine, dnnl_stream_default_flags);
+        status = lib.dnnl_stream_create(&cache.stream, cache.engine, dnnl_stream_default_flags);
     return status == dnnl_success ? SL_OK : fail(status, "engine", s);
 }
 
 static void release(struct entry *e)
 {
-    dnnl_primitive_destroy(e->primitive);
-    dnnl_memory_destroy(e->a);
-    dnnl_memory_destroy(e->b);
-    dnnl_memory_destroy(e->c);
+    lib.dnnl_primitive_destroy(e->primitive);
+    lib.dnnl_memory_destroy(e->a);
+    lib.dnnl_memory_destroy(e->b);
+    lib.dnnl_memory_destroy(e->c);
     memset(e, 0, sizeof *e);
 }
 
@@ -90,14 +123,14 @@ static dnnl_status_t describe(dnnl_memory_desc_t *desc, dnnl_data_type_t type, u
 {
     dnnl_dims_t dims = {rows, cols};
     dnnl_dims_t strides = {trans ? 1 : (dnnl_dim_t)ld, trans ? (dnnl_dim_t)ld : 1};
-    return dnnl_memory_desc_init_by_strides(desc, 2, dims, type, strides);
+    return lib.dnnl_memory_desc_init_by_strides(desc, 2, dims, type, strides);
 }
 
 // 1 for an optimised implementation, 0 for the library's reference loops.
 static int is_optimised(const_dnnl_primitive_desc_t desc)
 {
     const char *name = NULL;
-    if (dnnl_primitive_desc_query(desc, dnnl_query_impl_info_str, 0, &name) != dnnl_success)
+    if (lib.dnnl_primitive_desc_query(desc, dnnl_query_impl_info_str, 0, &name) != dnnl_success)
         return 0;
     return name && strncmp(name, "ref", 3) != 0;
 }
@@ -108,13 +141,13 @@ static dnnl_status_t create_desc(const dnnl_memory_desc_t *a, const dnnl_memory_
 {
     dnnl_matmul_desc_t matmul;
     *out = NULL;
-    dnnl_status_t status = dnnl_matmul_desc_init(&matmul, a, b, NULL, c);
+    dnnl_status_t status = lib.dnnl_matmul_desc_init(&matmul, a, b, NULL, c);
     if (status == dnnl_success)
-        status = dnnl_primitive_desc_create(out, &matmul, NULL, cache.engine, NULL);
+        status = lib.dnnl_primitive_desc_create(out, &matmul, NULL, cache.engine, NULL);
     if (status == dnnl_unimplemented)
         status = dnnl_success;
     if (status == dnnl_success && *out && !is_optimised(*out)) {
-        dnnl_primitive_desc_destroy(*out);
+        lib.dnnl_primitive_desc_destroy(*out);
         *out = NULL;
     }
     return status;
@@ -135,14 +168,14 @@ static int fill(struct entry *e, const struct sl_cpu_bf16_shape *s)
     e->shape = *s;
     e->unsupported = status == dnnl_success && !desc;
     if (status == dnnl_success && desc) {
-        status = dnnl_primitive_create(&e->primitive, desc);
+        status = lib.dnnl_primitive_create(&e->primitive, desc);
         if (status == dnnl_success)
-            status = dnnl_memory_create(&e->a, &a, cache.engine, DNNL_MEMORY_NONE);
+            status = lib.dnnl_memory_create(&e->a, &a, cache.engine, DNNL_MEMORY_NONE);
         if (status == dnnl_success)
-            status = dnnl_memory_create(&e->b, &b, cache.engine, DNNL_MEMORY_NONE);
+            status = lib.dnnl_memory_create(&e->b, &b, cache.engine, DNNL_MEMORY_NONE);
         if (status == dnnl_success)
-            status = dnnl_memory_create(&e->c, &c, cache.engine, DNNL_MEMORY_NONE);
-        dnnl_primitive_desc_destroy(desc);
+            status = lib.dnnl_memory_create(&e->c, &c, cache.engine, DNNL_MEMORY_NONE);
+        lib.dnnl_primitive_desc_destroy(desc);
     }
     if (status != dnnl_success) {
         release(e);
@@ -195,15 +228,16 @@ int sl_cpu_gemm_primitive(const struct sl_cpu_bf16_shape *s, const uint16_t *a, 
     if (e->unsupported)
         return SL_EUNSUPPORTED;
     // The handles are not const in oneDNN's interface; the primitive only reads a and b.
-    dnnl_status_t status = dnnl_memory_set_data_handle(e->a, (void *)(uintptr_t)a);
+    dnnl_status_t status = lib.dnnl_memory_set_data_handle(e->a, (void *)(uintptr_t)a);
     if (status == dnnl_success)
-        status = dnnl_memory_set_data_handle(e->b, (void *)(uintptr_t)b);
+        status = lib.dnnl_memory_set_data_handle(e->b, (void *)(uintptr_t)b);
     if (status == dnnl_success)
-        status = dnnl_memory_set_data_handle(e->c, c);
+        status = lib.dnnl_memory_set_data_handle(e->c, c);
     dnnl_exec_arg_t args[] = {{DNNL_ARG_SRC, e->a}, {DNNL_ARG_WEIGHTS, e->b}, {DNNL_ARG_DST, e->c}};
     if (status == dnnl_success)
-        status = dnnl_primitive_execute(e->primitive, cache.stream, (int)SL_COUNT_OF(args), args);
+        status =
+            lib.dnnl_primitive_execute(e->primitive, cache.stream, (int)SL_COUNT_OF(args), args);
     if (status == dnnl_success)
-        status = dnnl_stream_wait(cache.stream);
+        status = lib.dnnl_stream_wait(cache.stream);
     return status == dnnl_success ? SL_OK : fail(status, "execution", s);
 }

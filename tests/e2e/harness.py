@@ -341,14 +341,24 @@ class Box:
     def shared_folder(self, name, fill):
         """A folder that several tests read; fill(path) makes it for the first of them."""
         final = os.path.join(self.suite, name)
-        if not os.path.isdir(final):
-            scratch = f"{final}.{os.getpid()}"
+
+        def make():
+            scratch = f"{final}.{os.getpid()}"  # who dies leaves his to nobody
             fill(scratch)
-            try:
-                os.rename(scratch, final)
-            except OSError:  # somebody else was quicker
-                shutil.rmtree(scratch)
+            os.rename(scratch, final)
+
+        self.once(final, make)
         return final
+
+    def once(self, path, make):
+        """make() makes what is at this path of the run, for the first test that wants it: others
+        wait, which costs nothing."""
+        if os.path.exists(path):
+            return
+        with open(f"{path}.lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not os.path.exists(path):
+                make()
 
     def shared_dataset(self, name, **arguments):
         return self.shared_folder(
@@ -366,15 +376,16 @@ class Box:
         return self.shared_value(name, compute)
 
     def shared_value(self, name, compute):
-        """A JSON value that several tests need; computed by the first of them, others wait."""
+        """A JSON value that several tests need; computed by the first of them."""
         final = os.path.join(self.suite, f"value-{name}.json")
-        with open(f"{final}.lock", "w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            if not os.path.exists(final):
-                value = compute()
-                with open(f"{final}.part", "w") as file:
-                    json.dump(value, file)
-                os.rename(f"{final}.part", final)
+
+        def make():
+            value = compute()
+            with open(f"{final}.part", "w") as file:
+                json.dump(value, file)
+            os.rename(f"{final}.part", final)
+
+        self.once(final, make)
         return read_json(final)
 
     # ---- as somebody else -----------------------------------------------------------------------

@@ -11,6 +11,7 @@ import subprocess
 
 from harness import BIN, ROOT, SAN, Skip, read_json, small_job, whole
 from nodes import runs_over_nodes
+from test_man import pages
 
 PREFIX = "/opt/sluice"
 PROGRAMS = ["sluice", "sluice-broker", "sluice-sampler", "sluice-trainer", "sluice-link"]
@@ -35,6 +36,9 @@ def make(box, *arguments):
         shutil.copy(LIBSLUICE, os.path.join(out, "lib"))
         if os.path.exists(PLUGIN):
             shutil.copy(PLUGIN, os.path.join(out, "lib"))
+        os.makedirs(os.path.join(out, "man"))
+        for page in pages(box).values():  # newer than the programs
+            shutil.copy(page, os.path.join(out, "man"))
     there = [f"--old-file={out}/bin/{name}" for name in PROGRAMS]
     there.append(f"--old-file={out}/lib/libsluice.so.0")
     return do(box, "make", "--no-print-directory", *there, f"O={out}", "CUDA=0", *arguments)
@@ -210,8 +214,10 @@ def test_the_package_has_everything_and_runs(box):
 def test_the_package_says_what_it_needs(box):
     deb = package(box)
     depends = do(box, "dpkg-deb", "-f", deb, "Depends")
-    for library in ("libc6", "libdnnl2", "libncursesw6", "libuv1", "libzmq5"):
+    for library in ("libc6", "libncursesw6", "libuv1", "libzmq5"):
         assert re.search(rf"(^|, ){library} \(>= ", depends), depends
+    for library in ("libdnnl2", "libmicrohttpd12", "libzip4"):  # opened at their first use
+        assert re.search(rf", {library}(,|$)", depends), depends
     control = box.path("control")
     do(box, "dpkg-deb", "-e", deb, control)
     # No conffiles: nothing is in /etc.

@@ -9,14 +9,18 @@ from harness import BIN, ROOT, Skip
 
 
 def pages(box):
-    out = box.path("man")
-    done = subprocess.run(
-        [os.path.join(ROOT, "scripts", "make-man"), BIN, out],
-        env=box.environment({"PATH": f"/usr/bin:{os.environ['PATH']}"}),
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0 and done.stderr == "", done
+    """{name: file}; they are made once for all tests."""
+
+    def make(out):
+        done = subprocess.run(
+            [os.path.join(ROOT, "scripts", "make-man"), BIN, out],
+            env=box.environment({"PATH": f"/usr/bin:{os.environ['PATH']}"}),
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0 and done.stderr == "", done
+
+    out = box.shared_folder("man", make)
     return {name: os.path.join(out, name) for name in os.listdir(out)}
 
 
