@@ -6,6 +6,7 @@
  * arena, measure a training step, work.
  * Exit status 0 after a stop; 1 after an error, which the broker has been told.
  */
+#include "common/base/advise.h"
 #include "common/base/error.h"
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
@@ -173,6 +174,18 @@ static int place_features(struct program *p)
     return SL_OK;
 }
 
+// Rows are read all over their files, and where its page lies is looked up for each. A page then
+// comes from the disk with the 2 MiB around it: well where all of them stay.
+static void ask_for_large_pages(const struct sl_dataset *ds)
+{
+    if (sl_features_bytes(ds) > sl_device_memory_available() / 2)
+        return;
+    for (uint32_t i = 0; i < sl_row_ranges(ds); i++) {
+        const struct sl_row_range of = sl_row_range(ds, i);
+        sl_advise(of.rows, of.n * of.row_bytes, MADV_HUGEPAGE);
+    }
+}
+
 // Learned rows, which the broker has made.
 static int open_rows(struct program *p)
 {
@@ -225,6 +238,8 @@ static int work(void *ctx)
     // What a cache holds is read there, and counted. What memory has no room for is read ahead of
     // the computing thread.
     const enum sl_features fits = sl_features_choose(&p->dataset, sl_device_memory_available());
+    if (p->compute.device->is_host && !reads && !sl_features_kinds[fits].reads)
+        ask_for_large_pages(&p->dataset);
     p->gather.near_rows = !reads && !sl_features_kinds[fits].reads &&
                           !sl_cache_keeps(p->config.cache.policy) &&
                           sl_model_take_table(&p->model, &p->dataset);

@@ -295,8 +295,8 @@ TEST(what_is_not_a_file_is_an_error)
 
 TEST(streamed_rows_are_counted_at_the_end)
 {
-    // 3,000,000 bytes in pieces of 1 to 70,000: below, at and above the buffer.
-    enum { N = 1000000, WIDTH = 3 };
+    // 9,000,000 bytes in pieces of 1 to 3,000,016: below and above the buffer.
+    enum { N = 3000000, WIDTH = 3 };
     uint8_t *data = malloc(N * WIDTH);
     for (size_t i = 0; i < N * WIDTH; i++)
         data[i] = (uint8_t)(i * 2654435761u >> 24);
@@ -304,7 +304,7 @@ TEST(streamed_rows_are_counted_at_the_end)
     must(sl_npy_writer_open(in_dir("r.npy"), SL_DTYPE_U8, 2, (uint64_t[]){SL_NPY_ROWS_LATER, WIDTH},
                             &w));
     ck_assert_int_ne(access(in_dir("r.npy"), F_OK), 0); // nothing under its name yet
-    for (size_t at = 0, n = 1; at < N * WIDTH; at += n, n = n * 5 % 1200007) {
+    for (size_t at = 0, n = 1; at < N * WIDTH; at += n, n = n * 5 % 3000017) {
         n = SL_MIN(n, N * WIDTH - at);
         must(sl_npy_writer_append(w, data + at, n));
     }
