@@ -55,7 +55,7 @@ extern "C" {
 
 // Functions and structures of this header since; a library that has them is of this version or a
 // later one (sluice_version()).
-#define SLUICE_API_VERSION 7
+#define SLUICE_API_VERSION 8
 
 enum { SLUICE_MAX_HOPS = 8 };
 

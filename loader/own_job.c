@@ -82,6 +82,11 @@ static int resolve(const struct sl_own_job_spec *spec, struct sl_config *config,
                    char **out)
 {
     SL_TRY(sl_own_job_read(spec->text, spec->origin, config, has_output));
+    if (config->nodes > 1)
+        return sl_fail(SL_EINVAL,
+                       "%s: nodes: found %u, wanted 1 or \"auto\": a loader starts its job on this "
+                       "machine alone: start it with 'mpirun ... sluice run', and attach to it",
+                       spec->origin, config->nodes);
     *out = sl_config_to_json(config);
     return *out ? SL_OK : sl_fail(SL_ENOMEM, "%s: no memory for the configuration", spec->origin);
 }

@@ -17,7 +17,7 @@ import numpy as np
 
 from ._errors import CLASSES, Error
 
-API_VERSION = 7
+API_VERSION = 8
 MAX_HOPS = 8
 SONAME = "libsluice.so.0"
 

@@ -334,7 +334,7 @@ class Loader:
             "prefetch": int(prefetch),
             # 2: the batch is made while its rows are gathered; a page-locked copy wants them first.
             "arrays": (1 if pin_memory else 2) if prefetch and self.EXPAND == "new" else 0,
-            "start_timeout_ms": int(start_timeout * 1000),
+            "start_timeout_ms": max(int(start_timeout * 1000), 1),  # 0: the library's default
         }
         self._world = _world.find(rank, world)
         self._handle = _Handle(_lib.library())

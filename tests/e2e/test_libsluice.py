@@ -525,6 +525,7 @@ WRONG = {
     "no JSON": ("{", "job:"),
     "a key": ({"sampler": {"fanuot": [5]}}, "did you mean"),
     "a model": ({"model": {"kind": "gcn"}}, 'found "gcn", wanted "external"'),
+    "nodes": ({"nodes": 2}, 'nodes: found 2, wanted 1 or "auto"'),
     "a data set": ({"dataset": "nowhere"}, "nowhere"),
     "a fanout": ({"sampler": {"fanout": []}}, "sampler.fanout"),
 }

@@ -44,7 +44,13 @@ def ctype_of(text):
 
 
 def declared(text):
-    """[(name, ctypes type)] of "const uint32_t *indptr, *indices" or "int64_t fanout[8 + 1]"."""
+    """[(name, ctypes type)] of "const uint32_t *indptr, *indices", "int64_t fanout[8 + 1]" or
+    "int (*on_wait)(void *context)"."""
+    function = re.fullmatch(r"\s*(\w+) \(\*(\w+)\)\((.*)\)", text)
+    if function:
+        result, name, arguments = function.groups()
+        kinds = [ctype_of(re.sub(r"\w+$", "", kind)) for kind in arguments.split(",")]
+        return [(name, ctypes.CFUNCTYPE(ctype_of(result), *kinds))]
     first, *others = text.split(",")
     kind, name = re.fullmatch(r"(.*?[\s*])(\w+(?:\[[^\]]+\])?)", first.strip(), re.S).groups()
     base = kind.replace("*", "")
@@ -97,6 +103,7 @@ def test_tables_are_those_of_the_header(box):
         ("uint64_t n_nodes, n_edges;", "uint64_t n_edges, n_nodes;"),
         ("uint32_t epoch;      // from 0", "uint64_t epoch;"),
         ("SLUICE_ECHANGED = -19", "SLUICE_ECHANGED = -18"),
+        ("int (*on_wait)(void *context)", "int (*on_wait)(uint64_t context)"),
         ("sluice_done(sluice_loader *loader, uint64_t id)", "sluice_done(sluice_loader *loader)"),
         ("SLUICE_MAX_HOPS = 8", "SLUICE_MAX_HOPS = 9"),
     ):

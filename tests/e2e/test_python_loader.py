@@ -773,6 +773,12 @@ def test_an_interrupt_while_it_opens(box):
     box.until_gone()
 
 
+def test_no_time_to_open_is_none(box):
+    program = "assert ' in time' in refused(open_loader, path, start_timeout=0)"
+    start(box, program, env={"SLUICE_FAILPOINT": "sampler_start:1:stop"}).wait().ok()
+    box.until_gone()
+
+
 FAKE_TORCH = """
 # As much of PyTorch as the loader asks for. The processor cannot read the emulated GPU's memory, so
 # that the library copies a tensor.

@@ -26,7 +26,7 @@ FUZZ_FLAGS  := -O1 -g1 -fno-omit-frame-pointer -fsanitize=address,undefined \
 FUZZ_CFLAGS  = $(CSTD) $(FUZZ_FLAGS) -fsanitize=fuzzer-no-link -Wall -Wextra -Wno-unused-parameter \
                -I. -I$(GEN) $(PKG_CFLAGS)
 # Of those folders, what no target calls; a target that comes to need one does not link.
-FUZZ_UNUSED := interrupt memory mempool stopped layout options progress sentence table class_counts dataset_contents \
+FUZZ_UNUSED := interrupt memory stopped layout options progress sentence table class_counts dataset_contents \
                dataset_fault dataset_hold dataset_open dataset_pairs dataset_record dataset_shard dataset_times \
                dataset_validate id_list names overlap self_loops typed_json weightless wider_graph host mps block ledger_look \
                ledger_reclaim peer_export peer_import shared_array shared_copy store_way assignment attach attach_protocol \
