@@ -666,11 +666,7 @@ static int write_metadata(struct pass *p)
     cJSON *root = sl_metadata_read(p->ds.path);
     if (!root)
         return SL_EIO;
-    int rc = sl_metadata_keep_stripes(root, &p->ds, p->st);
-    if (rc < 0) {
-        cJSON_Delete(root);
-        return rc;
-    }
+    sl_metadata_keep_stripes(root, &p->ds);
     if (!p->in_place) {
         cJSON_DeleteItemFromObjectCaseSensitive(root, "name");
         cJSON_AddStringToObject(root, "name",
@@ -708,6 +704,7 @@ static int write_all(void *context)
     struct pass *p = context;
     struct sl_npy_writer *w = NULL;
     const uint64_t n = sl_dataset_lists(&p->ds) + 1;
+    SL_TRY(sl_metadata_check_stripes(&p->ds, p->st));
     SL_TRY(choose(p));
     SL_TRY(create(p, "indptr.npy", SL_DTYPE_I64, 1, &n, &w, &p->offsets));
     return sl_npy_writer_close(&w, write_graph(p));

@@ -363,11 +363,7 @@ static int write_metadata(struct pass *p)
     if (!root)
         return SL_EIO;
     const char *name = p->run->making.name ? p->run->making.name : p->run->making.st.name;
-    int rc = sl_metadata_keep_stripes(root, &p->ds, &p->run->making.st);
-    if (rc < 0) {
-        cJSON_Delete(root);
-        return rc;
-    }
+    sl_metadata_keep_stripes(root, &p->ds);
     cJSON_DeleteItemFromObjectCaseSensitive(root, "name");
     cJSON_AddStringToObject(root, "name", name);
     cJSON *types = cJSON_GetObjectItemCaseSensitive(root, "types");
@@ -394,6 +390,7 @@ static int write_metadata(struct pass *p)
 static int write_all(void *context)
 {
     struct pass *p = context;
+    SL_TRY(sl_metadata_check_stripes(&p->ds, &p->run->making.st));
     SL_TRY(share_files(p));
     for (uint32_t i = 0; i < p->plan.n_steps; i++)
         SL_TRY(make_step(p, i));

@@ -72,7 +72,13 @@ static bool lies_in(const char *path, const char *dir)
            a.st_ino == b.st_ino;
 }
 
-int sl_metadata_keep_stripes(cJSON *root, const struct sl_dataset *ds, const struct sl_staging *st)
+void sl_metadata_keep_stripes(cJSON *root, const struct sl_dataset *ds)
+{
+    for (uint32_t t = 0; t < ds->files->n_ranges; t++)
+        sl_metadata_put_stripes(root, t, sl_dataset_stripes(ds->files, t), NULL);
+}
+
+int sl_metadata_check_stripes(const struct sl_dataset *ds, const struct sl_staging *st)
 {
     for (uint32_t t = 0; t < ds->files->n_ranges; t++) {
         const struct sl_stripes *s = sl_dataset_stripes(ds->files, t);
@@ -82,7 +88,6 @@ int sl_metadata_keep_stripes(cJSON *root, const struct sl_dataset *ds, const str
                                "write %s: features of data set '%s' lie in it (%s), wanted another "
                                "--out, since --force would remove them: choose one",
                                st->final, ds->path, s->file[i].path);
-        sl_metadata_put_stripes(root, t, s, NULL);
     }
     return SL_OK;
 }

@@ -34,9 +34,10 @@ cJSON *sl_metadata_read(const char *dir);
 // saved.
 void sl_metadata_put_stripes(cJSON *root, uint32_t type, const struct sl_stripes *s,
                              const char *dir);
-// Those of a data set stay where they are: their paths become whole. SL_EEXIST where they lie in
-// the directory that is replaced.
-int sl_metadata_keep_stripes(cJSON *root, const struct sl_dataset *ds, const struct sl_staging *st);
+// Those of a data set stay where they are: their paths become whole.
+void sl_metadata_keep_stripes(cJSON *root, const struct sl_dataset *ds);
+// SL_EEXIST where they lie in the directory that the new data set replaces.
+int sl_metadata_check_stripes(const struct sl_dataset *ds, const struct sl_staging *st);
 // Features are whole files now.
 void sl_metadata_drop_stripes(cJSON *root, const struct sl_dataset *ds);
 
