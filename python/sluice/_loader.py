@@ -51,6 +51,8 @@ def _take_signals(raised: List[BaseException]) -> Generator[int, Any, None]:
     while True:
         try:
             yield said
+        except GeneratorExit:  # it is not needed any more
+            return
         except BaseException as error:
             raised.append(error)
             said = 1

@@ -56,7 +56,9 @@ def start(box, program, *arguments, python=sys.executable, env=None):
 
 
 def run(box, program, *arguments, **named):
-    return start(box, program, *arguments, **named).wait().ok().out
+    ended = start(box, program, *arguments, **named).wait().ok()
+    assert "Exception ignored" not in ended.err, ended.err
+    return ended.out
 
 
 def until_line(running, word):
