@@ -23,6 +23,7 @@ int sl_config_take_device(const char *text, size_t length, uint32_t device, cons
         return sl_fail(SL_EINVAL, "%s: device %u of a job with %u", who, device, out->n_devices);
     if (out->devices[device].n_cores == 0)
         SL_TRY(take_any_cores(&out->devices[device]));
+    sl_cores_long_slices();
     return sl_device_pin(out->devices[device].cores, out->devices[device].n_cores);
 }
 

@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "common/base/bits.h"
@@ -298,4 +299,24 @@ int sl_device_pin(const uint16_t *cores, uint32_t n)
             text, got);
     }
     return SL_OK;
+}
+
+// struct sched_attr of Linux, in its first version: its header and <sched.h> both have sched_param.
+struct attributes {
+    uint32_t size, policy;
+    uint64_t flags;
+    int32_t nice;
+    uint32_t priority;
+    uint64_t runtime, deadline, period;
+};
+
+void sl_cores_long_slices(void)
+{
+    struct attributes a = {0};
+    if (syscall(SYS_sched_getattr, 0, &a, sizeof a, 0) < 0)
+        return;
+    if (a.policy != SCHED_OTHER && a.policy != SCHED_BATCH)
+        return;
+    a.runtime = SL_CORES_SLICE_NS;
+    (void)syscall(SYS_sched_setattr, 0, &a, 0);
 }

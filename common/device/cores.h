@@ -75,4 +75,13 @@ uint32_t sl_cores_configured(void);
 // cores. SL_EINVAL when one of them cannot be had.
 int sl_device_pin(const uint16_t *cores, uint32_t n);
 
+/*
+ * Asks Linux (6.12 or newer; others ignore it) to let the calling thread, and what it starts from
+ * now on, compute SL_CORES_SLICE_NS at a time where threads share a core, at the same share of it:
+ * each change of threads costs what the caches had. Whoever has shorter slices, as a user's own
+ * program, still runs at once when it wakes. Threads that are no fair-share ones are left alone.
+ */
+#define SL_CORES_SLICE_NS 10000000u
+void sl_cores_long_slices(void);
+
 #endif

@@ -158,6 +158,7 @@ static void *help(void *arg)
     uint32_t cores_seen = 0;
     const uint32_t helper = (uint32_t)(uintptr_t)arg;
     busy = true;
+    sl_cores_long_slices();
     for (;;) {
         uint32_t seen = atomic_load(&posted);
         if (is_wanted(helper)) {

@@ -8,7 +8,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/utsname.h>
+#include <unistd.h>
 
 #include "common/base/bits.h"
 #include "common/base/error.h"
@@ -345,6 +349,35 @@ LOOP_TEST(a_quota_keeps_the_lowest_cores, 0, sizeof kept / sizeof kept[0])
     sl_cores_format(&set, text, sizeof text);
     ck_assert_str_eq(text, kept[_i].kept);
     ck_assert_int_eq(some, strcmp(kept[_i].cores, kept[_i].kept) != 0);
+}
+
+// ---- slices -------------------------------------------------------------------------------------
+
+// A struct sched_attr of Linux: size, policy, flags, nice, priority, runtime, deadline, period.
+static void *read_attributes(void *out)
+{
+    ck_assert_int_eq(syscall(SYS_sched_getattr, 0, out, 48, 0), 0);
+    return NULL;
+}
+
+TEST(long_slices_are_asked_for_and_handed_on)
+{
+    struct utsname kernel;
+    int major, minor;
+    uint32_t attributes[12] = {0};
+    uint64_t runtime;
+    pthread_t thread;
+    ck_assert_int_eq(uname(&kernel), 0);
+    ck_assert_int_eq(sscanf(kernel.release, "%d.%d", &major, &minor), 2);
+    ck_assert_int_eq(setpriority(PRIO_PROCESS, 0, 7), 0);
+    sl_cores_long_slices();
+    ck_assert_int_eq(pthread_create(&thread, NULL, read_attributes, attributes), 0);
+    pthread_join(thread, NULL);
+    memcpy(&runtime, &attributes[6], sizeof runtime);
+    ck_assert_uint_eq(attributes[1], SCHED_OTHER);
+    ck_assert_uint_eq(attributes[4], 7);
+    if (major > 6 || (major == 6 && minor >= 12))
+        ck_assert_uint_eq(runtime, SL_CORES_SLICE_NS);
 }
 
 RUN_TESTS()

@@ -12,6 +12,7 @@
 #include "common/arena/group.h"
 #include "common/arena/nodes.h"
 #include "common/arena/type_counts.h"
+#include "common/device/cores.h"
 #include "trainer/feed/typed_block.h"
 
 // What the extracting thread waits for changed, under the lock.
@@ -330,6 +331,7 @@ static void *run(void *arg)
 {
     struct sl_prefetch *x = arg;
     int rc = SL_OK;
+    sl_cores_long_slices();
     while (rc == SL_OK || rc == SL_ETIMEDOUT) {
         int buffer = wait_for_turn(x);
         if (buffer == SL_PREFETCH_NO_BUFFER)
