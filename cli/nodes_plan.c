@@ -73,6 +73,13 @@ static uint32_t parts_found(const struct making *m)
     return n;
 }
 
+// Whether the job's features may be in shards.
+static bool may_spread(const struct making *m)
+{
+    const bool embeds = sl_config_is_links(&m->config) && !sl_config_is_external(&m->config);
+    return m->spec->dataset->typed.n_types == 0 && !embeds;
+}
+
 // Of a whole data set: why its partition says nothing about these nodes. It was read with rc and is
 // of n parts. Owned.
 static char *why_not(const struct making *m, const char *path, int rc, uint32_t n)
@@ -80,8 +87,10 @@ static char *why_not(const struct making *m, const char *path, int rc, uint32_t 
     struct sl_text t = {0};
     const char *ds = m->spec->dataset->path;
     const uint32_t wanted = m->spec->n_nodes;
-    if (m->spec->dataset->typed.n_types > 0) {
-        sl_text_printf(&t, "each node has all features: those of several types have no shards");
+    if (!may_spread(m)) {
+        sl_text_printf(&t, "each node has all features: %s have no shards",
+                       m->spec->dataset->typed.n_types ? "those of several types"
+                                                       : "jobs of links");
         return sl_text_take(&t);
     }
     sl_text_printf(&t, "each node has all features; ");
@@ -109,8 +118,8 @@ static int find_parts(struct making *m)
     if (!m->part || !m->n_local)
         return sl_fail(SL_ENOMEM, "no memory for the parts of the vertices");
     snprintf(path, sizeof path, "%s/node_part.npy", ds->path);
-    const int rc = ds->typed.n_types ? SL_EUNSUPPORTED
-                                     : sl_parts_read(path, m->spec->n_nodes, ds->n_nodes, m->part);
+    const int rc = may_spread(m) ? sl_parts_read(path, m->spec->n_nodes, ds->n_nodes, m->part)
+                                 : SL_EUNSUPPORTED;
     for (uint64_t v = 0; rc == SL_OK && v < ds->n_nodes; v++)
         m->n_local[m->part[v]]++;
     m->out->spread = ds->shard.count ? SL_NODES_SHARDS : SL_NODES_FORESEEN;

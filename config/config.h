@@ -194,7 +194,7 @@ struct sl_config {
         bool self_loops;                    // gcn
         enum sl_degrees_kind degrees;       // gcn, gin
         enum sl_relations_kind relations;   // rsage, rgat, rgatv2
-        bool share_weights;                 // rgat: both ends of a relation have one weight
+        bool share_weights;                 // rgat, rgatv2: both ends of a relation have one weight
         bool edge_features;                 // relations have a term of their edges' features
         uint32_t bases, blocks;             // rgcn; 0: each relation has a weight of its own
         char weights[SL_CONFIG_PATH_BYTES]; // initial parameters, a .safetensors file; "" = none

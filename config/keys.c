@@ -361,9 +361,9 @@ const struct sl_key sl_keys[] = {
      .doc = "What is made of the relations that lead to a type: their sum or their mean. Only "
             "with rsage or rgat or rgatv2."},
     {.path = "model.share_weights", .type = SL_KEY_BOOL, AT(model.share_weights),
-     .fallback = "false", FIXED, .only_key = "model.kind", .only_word = "rgat",
-     .doc = "Whether a relation has one weight for both of its ends, as GATConv(in, out) has it "
-            "and GATConv((in, in), out) has not; they are of one width then. Only with rgat."},
+     .fallback = "false", FIXED, .only_key = "model.kind", .only_word = "rgat or rgatv2",
+     .doc = "Whether a relation has one weight for both ends, which are of one width then, as of "
+            "GATConv(in, out), GATv2Conv(share_weights=True). Only with rgat or rgatv2."},
     {.path = "model.edge_features", .type = SL_KEY_BOOL, AT(model.edge_features),
      .fallback = "false", FIXED, .only_key = "model.kind",
      .only_word = SL_MODEL_WITH_EDGE_FEATURES,

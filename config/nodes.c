@@ -60,6 +60,12 @@ int sl_config_check_shard(const struct sl_config *c, const struct sl_dataset *ds
 {
     if (ds->shard.count == 0 || !c->evaluate.full)
         return SL_OK;
+    if (sl_config_is_links(c))
+        return sl_fail(SL_EINVAL,
+                       "task.kind: found \"link\" with data set %s, which is shard %u of %u, "
+                       "wanted one that is not in shards: each node embeds all vertices, of all "
+                       "features, to score pairs: start with the data set that was partitioned",
+                       ds->path, ds->shard.index, ds->shard.count);
     return sl_fail(
         SL_EINVAL,
         "evaluate.fanout: found \"full\" with data set %s, wanted a list, as [10, 10]: a "

@@ -182,10 +182,6 @@ static int resolve_links(const struct sl_parse *p)
         return sl_parse_fail(p, "loss.class_weights",
                              "found weights of classes with task.kind \"link\", wanted \"none\": "
                              "links have no classes: remove the key");
-    if (c->nodes_auto || c->nodes > 1)
-        return sl_parse_fail(p, "nodes",
-                             "found several nodes with task.kind \"link\", wanted 1: jobs of links "
-                             "run on one node: remove the key, and start one process");
     if (c->task.exclude == SL_EXCLUDE_SELF && c->sampler.subgraph == SL_SUBGRAPH_BIDIRECTIONAL)
         return sl_parse_fail(
             p, "task.exclude",

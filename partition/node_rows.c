@@ -64,12 +64,14 @@ int sl_node_rows_open(struct sl_node_rows *r, const struct sl_node_rows_spec *sp
     SL_TRY(rc);
     SL_TRY(sl_config_choose_items(c, &r->topology.dataset));
     SL_TRY(sl_drawer_init(&r->drawer, &r->topology, sl_kernels_rows()));
+    if (sl_config_is_links(c))
+        SL_TRY(sl_pair_maker_init(&r->pairs, c, &r->topology.dataset));
     return spec->part ? sl_epoch_order_open(&r->order, c->order.kind, &facts) : SL_OK;
 }
 
 int sl_node_rows_measure(struct sl_node_rows *r, struct sl_block_estimate *out)
 {
-    SL_TRY(sl_plan_measure(r->spec.config, &r->drawer, NULL, out));
+    SL_TRY(sl_plan_measure(r->spec.config, &r->drawer, &r->pairs, out));
     r->mean_bytes = out->mean_bytes;
     return SL_OK;
 }
@@ -78,6 +80,7 @@ void sl_node_rows_close(struct sl_node_rows *r)
 {
     sl_epoch_order_close(&r->order);
     sl_one_batch_fini(&r->drawn);
+    sl_pair_maker_fini(&r->pairs);
     sl_drawer_fini(&r->drawer);
     sl_topology_close(&r->topology);
     free(r->seeds);

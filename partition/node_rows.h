@@ -15,6 +15,7 @@
 #include "common/data/order_kind.h"
 #include "common/text/progress.h"
 #include "partition/one_batch.h"
+#include "sampler/pairs.h"
 #include "sampler/plan.h"
 
 struct sl_node_rows_spec {
@@ -32,6 +33,7 @@ struct sl_node_rows {
     struct sl_node_rows_spec spec;
     struct sl_topology topology;
     struct sl_drawer drawer;
+    struct sl_pair_maker pairs; // of a job of links, whose batches are measured alone
     struct sl_one_batch drawn;
     struct sl_epoch_order order;
     uint32_t *seeds;     // (training vertices) owned, of the epoch that is drawn

@@ -94,11 +94,14 @@ class TypedModel(torch.nn.Module):
             heads = model.get("heads", 8)
 
             def conv(relation, d_in):
-                if model.get("share_weights"):
+                shares = model.get("share_weights", False)
+                if shares:
                     d_in = d_in[0]
                 edge_dim = self.edge_widths.get(relation)
                 options = {"add_self_loops": False, "edge_dim": edge_dim,
                            "residual": model.get("residual", False)}
+                if self.kind == "rgatv2":
+                    options["share_weights"] = shares
                 of = ATTENTION[self.kind]
                 return of(d_in, self.hidden // heads, heads, **options)
 

@@ -24,6 +24,7 @@ int sl_announce_model(const struct sl_model *model, struct sl_announcement *a,
         to->n_shape = from->rank;
         to->shape = a->shape[t];
         to->role = from->role;
+        to->twin = from->twin;
         to->init_constant = from->init_constant;
         to->init_bound = from->init_bound;
         a->list[t] = to;

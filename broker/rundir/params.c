@@ -12,8 +12,24 @@
 
 enum { TENSORS_MAX = 1 << 17 }; // of thousands of relations
 
-static int take_tensor(struct sl_param_tensor *t, const Sl__Control__Tensor *from, uint64_t offset)
+// Tensor i, a twin by what the trainer says: it has the place of one like it.
+static int take_twin(const struct sl_params *params, uint32_t i, uint32_t distance)
 {
+    struct sl_param_tensor *t = &params->tensors[i];
+    const struct sl_param_tensor *of = distance <= i ? t - distance : t;
+    if (of == t || of->role != SL_PARAM_LEARNED || of->rank != t->rank ||
+        memcmp(of->shape, t->shape, sizeof t->shape) != 0)
+        return sl_fail(SL_EPROTO, "trainer: parameter '%s' is the twin of no learned one like it",
+                       t->name);
+    t->offset = of->offset;
+    t->twin = distance;
+    t->n = 0;
+    return SL_OK;
+}
+
+static int take_tensor(struct sl_params *params, uint32_t i, const Sl__Control__Tensor *from)
+{
+    struct sl_param_tensor *t = &params->tensors[i];
     if (!from->name || !*from->name || strlen(from->name) >= sizeof t->name)
         return sl_fail(SL_EPROTO, "trainer: a parameter tensor's name is empty or too long");
     if (from->role >= SL_PARAM_ROLES)
@@ -26,7 +42,7 @@ static int take_tensor(struct sl_param_tensor *t, const Sl__Control__Tensor *fro
     snprintf(t->name, sizeof t->name, "%s", from->name);
     t->role = (enum sl_param_role)from->role;
     t->rank = (uint32_t)from->n_shape;
-    t->offset = offset;
+    t->offset = params->n;
     t->n = counter ? 0 : 1;
     for (size_t d = 0; d < from->n_shape; d++) {
         t->shape[d] = from->shape[d];
@@ -37,7 +53,7 @@ static int take_tensor(struct sl_param_tensor *t, const Sl__Control__Tensor *fro
     }
     t->init_constant = from->init_constant;
     t->init_bound = from->init_bound;
-    return SL_OK;
+    return t->role == SL_PARAM_TWIN ? take_twin(params, i, from->twin) : SL_OK;
 }
 
 int sl_params_from_hello(struct sl_params *params, const Sl__Control__Hello *hello)
@@ -49,7 +65,7 @@ int sl_params_from_hello(struct sl_params *params, const Sl__Control__Hello *hel
     if (!params->tensors)
         return sl_fail(SL_ENOMEM, "no memory for %zu tensors", hello->n_tensors);
     for (size_t i = 0; i < hello->n_tensors; i++) {
-        int rc = take_tensor(&params->tensors[i], hello->tensors[i], params->n);
+        int rc = take_tensor(params, (uint32_t)i, hello->tensors[i]);
         if (rc < 0) {
             sl_params_fini(params);
             return rc;
@@ -76,6 +92,7 @@ bool sl_params_agree(const struct sl_params *params, const Sl__Control__Hello *h
         const struct sl_param_tensor *a = &params->tensors[i];
         const Sl__Control__Tensor *b = hello->tensors[i];
         if (strcmp(a->name, b->name) != 0 || a->rank != b->n_shape || a->role != b->role ||
+            a->twin != b->twin ||
             (a->rank && memcmp(a->shape, b->shape, a->rank * sizeof *a->shape) != 0))
             return false;
     }
@@ -198,8 +215,9 @@ static void compare_tensor(const struct sl_safetensors_file *file, const struct 
     const struct sl_safetensor *t = sl_safetensors_find(file, w->name);
     const char *wanted_shape = shape_text((int)w->like->rank, w->like->shape, want);
     if (!t) {
-        // Files of other programs may go without counters, which are not asked for anyway.
-        if (w->values)
+        // Files of other programs may go without counters, which are not asked for anyway, and
+        // without twins.
+        if (w->values && w->like->role != SL_PARAM_TWIN)
             differ(d, "'%s' %s is missing", w->name, wanted_shape);
         return;
     }
@@ -266,6 +284,34 @@ static int fail_differences(const struct sl_safetensors_file *file, const struct
                    d->n > DIFFERENCES_NAMED ? ", the first ones" : "", d->text);
 }
 
+// Whether the file, if it has a twin, says the same of it as of the other one, which is there.
+static int check_twin(const struct sl_safetensors_file *file, const struct wanted *w)
+{
+    const struct sl_safetensor *found = sl_safetensors_find(file, w->name);
+    const uint64_t n = (w - w->like->twin)->like->n;
+    if (!found)
+        return SL_OK;
+    float *values = malloc(n * sizeof *values);
+    int rc = values ? sl_safetensor_floats(found, values)
+                    : sl_fail(SL_ENOMEM, "no memory for tensor %s", w->name);
+    if (rc == SL_OK && memcmp(values, w->values, n * sizeof *values) != 0)
+        rc = sl_fail(SL_EFORMAT,
+                     "found other values of '%s' than of '%s', wanted the same, as "
+                     "model.share_weights says: set it to false",
+                     w->name, (w - w->like->twin)->name);
+    free(values);
+    return rc;
+}
+
+static int take_values(const struct sl_safetensors_file *file, const struct wanted *w)
+{
+    if (!w->values)
+        return SL_OK;
+    return w->like->role == SL_PARAM_TWIN
+               ? check_twin(file, w)
+               : sl_safetensor_floats(sl_safetensors_find(file, w->name), w->values);
+}
+
 // Compares everything before it writes anything.
 static int take_file(const struct sl_safetensors_file *file, const struct wanted *list, size_t n)
 {
@@ -282,9 +328,7 @@ static int take_file(const struct sl_safetensors_file *file, const struct wanted
     if (d.n)
         return fail_differences(file, list, n, &d);
     for (size_t i = 0; i < n; i++) {
-        int rc = list[i].values
-                     ? sl_safetensor_floats(sl_safetensors_find(file, list[i].name), list[i].values)
-                     : SL_OK;
+        const int rc = take_values(file, &list[i]);
         if (rc < 0)
             return sl_fail_prefix(rc, "'%s'", file->path);
     }

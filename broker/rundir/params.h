@@ -22,6 +22,7 @@ enum sl_param_role {
     SL_PARAM_RUNNING, // a running statistic
     SL_PARAM_FIXED,
     SL_PARAM_COUNTER, // no floats: batches trained
+    SL_PARAM_TWIN,    // another name of a learned one before it, whose floats it has
     SL_PARAM_ROLES,
 };
 
@@ -30,7 +31,8 @@ struct sl_param_tensor {
     enum sl_param_role role;
     uint32_t rank; // 0 for a counter alone
     uint64_t shape[SL_SAFETENSORS_MAX_DIMS];
-    uint64_t offset, n; // floats
+    uint64_t offset, n; // floats; a twin has the other one's offset, and none of its own
+    uint32_t twin;      // how many places before it the other one is
     float init_constant, init_bound;
 };
 
@@ -65,7 +67,8 @@ int sl_params_sha256(const struct sl_params *params, const float *values, uint64
  * Reads values (n) from a .safetensors file that has exactly these tensors, in any order. Whatever
  * differs in names, shapes and types is counted, and the first ones are named: SL_EFORMAT, and
  * values are untouched. SL_ENOENT, SL_EACCESS. What counters say is not asked, nor whether they are
- * there.
+ * there. A twin may be missing (safetensors.torch.save_model() leaves it out); one that has other
+ * values than what it is the twin of is SL_EFORMAT, when values have been written.
  */
 int sl_params_load(const struct sl_params *params, const char *path, float *values);
 

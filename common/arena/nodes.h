@@ -42,6 +42,16 @@
  * are the next evaluation's. That one is gated until the broker has judged this one, and the link
  * puts nothing into a phase that is gated.
  *
+ * LINKS. What a job of links has is one of these kinds, whatever its negatives are, with types or
+ * without:
+ *
+ *   pairs, negatives   of a batch: functions of the seed, the epoch, its number and the data set
+ *                      (sampler/pairs.h, hard.h), drawn by its node; a block stays on its node
+ *   loss, weight, hard negatives counted   in the batch's entry, which goes to all with "gather"
+ *   decoder            parameters like others: slices
+ *   embeddings, scores of pairs   INFER phases: each node makes all of them by itself, of the
+ *                      same parameters and the same negatives, and so metrics, best and end
+ *
  * STATE. A checkpoint wants the optimizer's state of one version, and each node has its slice. The
  * broker asks (sl_nodes_ask_state); the link then gets the slices of the current version from the
  * others, which have them by what stands above, and says so. Until the broker has its copy or gives

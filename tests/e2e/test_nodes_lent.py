@@ -126,6 +126,36 @@ def test_batches_are_those_of_one_node(box):
         assert a[:2] == b[:2] and np.array_equal(a[2], b[2])
 
 
+def taken(loaders):
+    """Numbers and vertices of an epoch's batches, which have the rows of the whole data set."""
+    had, left, rows = [], set(loaders), arrays()["node_feat"]
+    while left:
+        for loader in list(left):
+            batch = loader.next(100)
+            if batch == s.END:
+                left.remove(loader)
+            elif batch != s.TIMEOUT:
+                assert np.array_equal(loader.features(batch), rows[s.nodes(batch)])
+                had.append((batch.number, s.nodes(batch).tolist()))
+                loader.done(batch)
+    return sorted(had)
+
+
+def test_batches_of_links_are_those_of_one_node(box):
+    """Their seeds are the ends of pairs, and of negatives."""
+    task = {"kind": "link", "per_positive": 2, "hard": {"kind": "walks", "first_rank": 2}}
+    config = lent_job(box, epochs=1, task=task, **{"sampler.batch_size": 1024})
+    nodes = Ranks(box, MPIS[0], NODES)
+    running = start(box, nodes, config)
+    with attached(box, running, 0) as first, attached(box, running, 1) as second:
+        spread = taken([first, second])
+    running.wait().ok()
+    nodes.close()
+    whole_data = {**config, "dataset": box.shared_dataset("small"), "output": "runs/alone"}
+    with opened(box, {**whole_data, "nodes": 1, "name": box.unique("alone")}) as one:
+        assert taken([one]) == spread and len(spread) > NODES
+
+
 def test_another_node_that_is_lost_is_said(box):
     """By its loader, and by those of others, which have no rows of it any more."""
     nodes = Ranks(box, MPIS[0], NODES)

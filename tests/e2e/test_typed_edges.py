@@ -7,7 +7,7 @@ import shutil
 
 import numpy as np
 
-from harness import ROOT, Running, cases, fingerprint, python_with, small_job
+from harness import ROOT, Running, cases, fingerprint, python_with, read_json, small_job
 from test_typed_jobs import evaluations
 
 PAPERS, AUTHORS, CLASSES, WRITERS = 900, 300, 6, 5
@@ -92,6 +92,20 @@ def job(box, dataset=None, **changes):
              "activation": "leaky_relu", "dropout": 0.1, "attention_dropout": 0}
     return small_job(dataset or papers(box), **{
         "model": model, "sampler.expand": "new", "evaluate.test": "each", **changes})
+
+
+def of_one_weight(box):
+    """Of papers that are as wide as authors."""
+    def make(folder):
+        shutil.copytree(papers(box), folder)
+        rows = np.load(f"{folder}/node_feat.paper.npy")
+        np.save(f"{folder}/node_feat.paper.npy", np.concatenate([rows, rows[:, :2]], 1))
+        metadata = read_json(f"{folder}/metadata.json")
+        metadata["types"][0]["feat_dim"] = CLASSES
+        with open(f"{folder}/metadata.json", "w", encoding="utf-8") as f:
+            json.dump(metadata, f)
+
+    return {"model.share_weights": True, "dataset": box.shared_folder("papers-even", make)}
 
 
 def trained(box, label, env=None, **changes):
@@ -191,10 +205,10 @@ def test_predictions_are_those_of_the_evaluation(box, kind):
     assert np.load(box.path("authors.npy")).shape == (AUTHORS, 16)
 
 
-@cases("rgat", "rgatv2")
-def test_pyg_computes_the_same(box, kind):
+@cases(("rgat", False), ("rgatv2", False), ("rgatv2", True))
+def test_pyg_computes_the_same(box, kind, shares):
     python = python_with("torch_geometric")
-    trained(box, "job", **{"model.kind": kind})
+    trained(box, "job", **{"model.kind": kind}, **(of_one_weight(box) if shares else {}))
     env = {**box.environment(), "TMPDIR": box.path("left")}  # it leaves its own sources there
     os.mkdir(env["TMPDIR"])
     program = [python, os.path.join(ROOT, "scripts/check_pyg.py"), box.path("runs/job")]
@@ -209,6 +223,17 @@ def test_parameters_are_named_as_theirs(box, kind, other):
         names = f.read(1 << 16)
     assert b"convs.0.convs.<author___writes___paper>.lin_edge.weight" in names
     assert b"convs.1.convs.<paper___by___author>." + other in names
+
+
+def test_one_weight_of_two_names_goes_on(box):
+    """Whose values stand twice in a checkpoint."""
+    changes = {"model.kind": "rgatv2", **of_one_weight(box)}
+    whole = trained(box, "whole", epochs=2, **changes)
+    trained(box, "job", epochs=1, **changes)
+    again = trained(box, "job", epochs=2, **changes)
+    assert again["params_sha256"] == whole["params_sha256"]
+    apart = trained(box, "apart", epochs=1, **{**changes, "model.share_weights": False})
+    assert apart["num_params"] - whole["num_params"] == 2 * (6 * 16 + 16 + 16 * 16 + 16)
 
 
 def test_a_run_goes_on_with_these_edges_alone(box):

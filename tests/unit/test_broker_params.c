@@ -214,6 +214,50 @@ TEST(a_counter_takes_no_floats_and_is_an_integer_in_the_file)
     free(v);
 }
 
+TEST(a_twin_has_the_values_of_another_tensor_and_stands_in_the_file)
+{
+    struct sl_safetensors_file f;
+    tensor[1].role = SL_PARAM_TWIN;
+    tensor[1].twin = 1;
+    ck_assert_int_eq(sl_params_from_hello(&params, &hello), SL_EPROTO); // of another shape
+    tensor[1].n_shape = 2;
+    memcpy(shape[1], shape[0], sizeof shape[1]);
+    tensor[1].twin = 2;
+    ck_assert_int_eq(sl_params_from_hello(&params, &hello), SL_EPROTO); // of nobody
+    tensor[1].twin = 1;
+    must(sl_params_from_hello(&params, &hello));
+    ck_assert_uint_eq(params.n, 70 * 33);
+    float *v = calloc(params.n, sizeof *v);
+    sl_params_initialise(&params, 5, v);
+    must(sl_params_save(&params, v, 0, in_dir("t.safetensors"), "job", "note"));
+    must(sl_safetensors_open(in_dir("t.safetensors"), &f));
+    const struct sl_safetensor *t = sl_safetensors_find(&f, tensor[1].name);
+    ck_assert(t && t->ndim == 2);
+    ck_assert_mem_eq(t->data, v, params.n * sizeof *v);
+    sl_safetensors_close(&f);
+    must(sl_params_load(&params, in_dir("t.safetensors"), v));
+    // Others have one of the two alone, or two that differ.
+    struct sl_safetensor given[] = {
+        {.name = tensor[0].name, .ndim = 2, .shape = {70, 33}, .data = v},
+        {.name = tensor[1].name, .ndim = 2, .shape = {70, 33}, .data = v},
+    };
+    must(sl_safetensors_write(in_dir("u.safetensors"), given, 1, NULL, 0));
+    must(sl_params_load(&params, in_dir("u.safetensors"), v));
+    float *other = calloc(params.n, sizeof *other);
+    given[1].data = other;
+    must(sl_safetensors_write(in_dir("u.safetensors"), given, 2, NULL, 0));
+    ck_assert_int_eq(sl_params_load(&params, in_dir("u.safetensors"), v), SL_EFORMAT);
+    assert_message_has("found other values of 'convs.0.bias' than of 'convs.0.lin.weight'");
+    must(sl_params_save_state(&params, (const float *const[]){v}, 1, in_dir("s.safetensors"), "job",
+                              "note"));
+    must(sl_safetensors_open(in_dir("s.safetensors"), &f));
+    ck_assert_uint_eq(f.n_tensors, 1); // as PyTorch's optimizers have it
+    sl_safetensors_close(&f);
+    free(other);
+    free(v);
+    sl_params_fini(&params);
+}
+
 // The model's two tensors under longer names, all 1 but the last of the second, beside a third.
 static const char *write_foreign(const char *prefix, float last, const char *third)
 {

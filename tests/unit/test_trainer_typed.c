@@ -42,6 +42,8 @@ static const struct variant {
     {"hgt, deep", SL_MODEL_HGT, 3, SL_NORM_LAYER, SL_CONFIG_ELU, SL_RELATIONS_SUM, 0, 0, 0.3},
     {"rgat of one weight", SL_MODEL_RGAT, 2, SL_NORM_NONE, SL_CONFIG_ELU, SL_RELATIONS_MEAN, 0, 0,
      0.2},
+    {"rgatv2 of one weight", SL_MODEL_RGATV2, 2, SL_NORM_NONE, SL_CONFIG_ELU, SL_RELATIONS_SUM, 0,
+     0, 0.2},
     {"rgat of edges", SL_MODEL_RGAT, 2, SL_NORM_NONE, SL_CONFIG_LEAKY_RELU, SL_RELATIONS_SUM, 0, 0,
      0},
     {"rgat of edges, means, deep, residual", SL_MODEL_RGAT, 3, SL_NORM_LAYER, SL_CONFIG_ELU,
@@ -58,8 +60,8 @@ static const struct variant {
      0},
 };
 
-// ONE_WEIGHT: with all features of one width. From OF_EDGES on edges have features, from
-// FIRST_VISITS on visits.
+// From ONE_WEIGHT on, ends have one weight, and all features one width; from OF_EDGES on edges have
+// features instead, from FIRST_VISITS on visits.
 enum {
     PLAIN_RGAT = 4,
     PLAIN_RGATV2 = 7,
@@ -68,8 +70,8 @@ enum {
     OF_BLOCKS,
     PLAIN_HGT,
     ONE_WEIGHT = 15,
-    OF_EDGES,
-    FIRST_VISITS = 20
+    OF_EDGES = 17,
+    FIRST_VISITS = 21
 };
 
 static struct typed_graph graph;
@@ -97,6 +99,11 @@ static bool is_of_edges(const struct variant *v)
     return v >= &VARIANTS[OF_EDGES] && v < &VARIANTS[FIRST_VISITS];
 }
 
+static bool is_shared(const struct variant *v)
+{
+    return v >= &VARIANTS[ONE_WEIGHT] && v < &VARIANTS[OF_EDGES];
+}
+
 static struct sl_config config_of(const struct variant *v)
 {
     struct sl_config c = fixture_config(v->kind, v->layers, HIDDEN);
@@ -108,7 +115,7 @@ static struct sl_config config_of(const struct variant *v)
     c.model.dropout = v->dropout;
     c.model.input_dropout = v->dropout / 2;
     c.model.attention_dropout = v->dropout;
-    c.model.share_weights = v == &VARIANTS[ONE_WEIGHT];
+    c.model.share_weights = is_shared(v);
     c.model.edge_features = is_of_edges(v);
     c.model.residual =
         (v->kind == SL_MODEL_RGAT || v->kind == SL_MODEL_RGATV2) && v->norm == SL_NORM_LAYER;
@@ -156,7 +163,7 @@ static void scene_init(struct scene *s, const struct variant *v, const struct sl
     if (is_of_edges(v) && !graph.edge_feat[0])
         typed_edge_features(&graph, 17);
     *s = (struct scene){.config = config_of(v)};
-    for (uint32_t t = 0; t < TYPED_TYPES && v == &VARIANTS[ONE_WEIGHT]; t++)
+    for (uint32_t t = 0; t < TYPED_TYPES && is_shared(v); t++)
         graph.type[t].feat_dim = 5;
     if (learned_dim)
         graph.type[1].feat_dim = 0;
@@ -527,6 +534,20 @@ TEST(tensors_have_the_names_of_torch_geometric)
     check_tensor(&m, "convs.0.convs.<paper___in___venue>.lin_r.weight", "6,1");
     check_tensor(&m, "convs.0.convs.<paper___in___venue>.lin_edge.weight", "none");
     sl_model_fini(&m);
+    for (uint32_t t = 0; t < TYPED_TYPES; t++)
+        graph.type[t].feat_dim = 5;
+    ck_assert_int_eq(init(&m, &c, sl_kernels_cpu()), SL_OK);
+    const uint64_t apart = m.n_params;
+    sl_model_fini(&m);
+    c.model.share_weights = true;
+    ck_assert_int_eq(init(&m, &c, sl_kernels_cpu()), SL_OK);
+    check_tensor(&m, "convs.0.convs.<author___writes___paper>.lin_l.weight", "6,5");
+    check_tensor(&m, "convs.0.convs.<author___writes___paper>.lin_r.weight", "6,5");
+    check_tensor(&m, "convs.0.convs.<author___writes___paper>.lin_r.bias", "6");
+    ck_assert_uint_eq(m.n_params, apart - TYPED_RELATIONS * (6 * 5 + 6 + 6 * 6 + 6));
+    sl_model_fini(&m);
+    typed_graph_fini(&graph);
+    typed_graph_init(&graph, 5);
     c = config_of(&VARIANTS[OF_BASES]);
     ck_assert_int_eq(init(&m, &c, sl_kernels_cpu()), SL_OK);
     check_tensor(&m, "convs.1.weight", "3,6,6");
@@ -583,6 +604,8 @@ TEST(what_a_model_cannot_be_is_refused_by_name)
     graph.relation[4].target = 2; // as it was
     check_refused(&c, "relations 0 and 3", "without \"__\"");
     c = config_of(&VARIANTS[ONE_WEIGHT]);
+    check_refused(&c, "'x__writes' from 'author', of width 3, to 'paper', of 5", "share_weights");
+    c = config_of(&VARIANTS[ONE_WEIGHT + 1]);
     check_refused(&c, "'x__writes' from 'author', of width 3, to 'paper', of 5", "share_weights");
     c = config_of(&VARIANTS[OF_BLOCKS]);
     c.model.blocks = 4;

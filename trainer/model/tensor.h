@@ -16,6 +16,8 @@ enum sl_tensor_role {
     SL_TENSOR_FIXED, // nothing
     // Has no value in the vector: in the file an int64 scalar, the number of batches trained.
     SL_TENSOR_COUNTER,
+    // Another name of a tensor before it, whose floats it has: in the file it stands once more.
+    SL_TENSOR_TWIN,
 };
 
 #define SL_RUNNING_MOMENTUM 0.1f // of torch.nn.BatchNorm1d
@@ -29,14 +31,15 @@ struct sl_tensor {
     uint32_t rank;  // 0 (COUNTER) to SL_TENSOR_RANK
     uint64_t shape[SL_TENSOR_RANK];
     uint64_t offset; // floats; set by the model
+    uint32_t twin;   // of TWIN: how many places before it the other one is
     // Initial value: init_constant + uniform(-init_bound, init_bound).
     float init_constant, init_bound;
 };
 
-// Floats in the vector.
+// Floats of its own in the vector.
 static inline uint64_t sl_tensor_count(const struct sl_tensor *t)
 {
-    uint64_t n = t->role == SL_TENSOR_COUNTER ? 0 : 1;
+    uint64_t n = t->role == SL_TENSOR_COUNTER || t->role == SL_TENSOR_TWIN ? 0 : 1;
     for (uint32_t d = 0; d < t->rank; d++)
         n *= t->shape[d];
     return n;

@@ -3,6 +3,23 @@
 #include "common/base/error.h"
 #include "common/base/philox.h"
 
+int sl_typed_attention_check(const struct sl_typed_layer *layer)
+{
+    const struct sl_typed *typed = layer->typed;
+    for (uint32_t i = 0; i < typed->n_relations && layer->options->share_weights; i++) {
+        const struct sl_relation *r = &typed->relation[i];
+        if (layer->d_in[r->source] != layer->d_in[r->target])
+            return sl_fail(
+                SL_EINVAL,
+                "model.share_weights: found true with relation '%s' from '%s', of "
+                "width %u, to '%s', of %u, wanted the same width of both (a type without "
+                "features has 1): set it to false",
+                r->name, typed->type[r->source].name, layer->d_in[r->source],
+                typed->type[r->target].name, layer->d_in[r->target]);
+    }
+    return sl_typed_check_heads(layer);
+}
+
 struct sl_attention sl_typed_attention_of(const struct sl_typed_layer *layer)
 {
     const uint32_t heads = layer->options->heads;

@@ -65,6 +65,8 @@ struct sl_typed_attention {
                     const struct sl_attention_rows_gradient *dx);
 };
 
+// As of struct sl_typed_kind. SL_EINVAL: heads, or model.share_weights with ends of two widths.
+int sl_typed_attention_check(const struct sl_typed_layer *layer);
 struct sl_attention sl_typed_attention_of(const struct sl_typed_layer *layer);
 // Whether a relation's scores have a term of its edges' features.
 bool sl_typed_attention_has_term(const struct sl_typed_layer *layer, uint32_t relation);

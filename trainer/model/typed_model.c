@@ -233,7 +233,7 @@ static struct sl_tensor *place(struct sl_tensor *tensors, uint32_t n, uint32_t l
 {
     for (uint32_t i = 0; i < n; i++) {
         tensors[i].layer = layer;
-        tensors[i].offset = *n_params;
+        tensors[i].offset = tensors[i].twin ? tensors[i - tensors[i].twin].offset : *n_params;
         *n_params += sl_tensor_count(&tensors[i]);
     }
     return tensors + n;

@@ -36,23 +36,6 @@ static bool has(const struct sl_typed_layer *layer, uint32_t relation, uint32_t 
     return k != LIN_DST || !is_shared(layer);
 }
 
-static int check(const struct sl_typed_layer *layer)
-{
-    const struct sl_typed *typed = layer->typed;
-    for (uint32_t i = 0; i < typed->n_relations && is_shared(layer); i++) {
-        const struct sl_relation *r = &typed->relation[i];
-        if (layer->d_in[r->source] != layer->d_in[r->target])
-            return sl_fail(
-                SL_EINVAL,
-                "model.share_weights: found true with relation '%s' from '%s', of "
-                "width %u, to '%s', of %u, wanted the same width of both (a type without "
-                "features has 1): set it to false",
-                r->name, typed->type[r->source].name, layer->d_in[r->source],
-                typed->type[r->target].name, layer->d_in[r->target]);
-    }
-    return sl_typed_check_heads(layer);
-}
-
 static uint32_t count(const struct sl_typed_layer *layer)
 {
     return layer->n_placed;
@@ -231,7 +214,7 @@ const struct sl_typed_kind sl_typed_rgat = {
     .per_relation = N_TENSORS,
     .has = has,
     .bias = BIAS,
-    .check = check,
+    .check = sl_typed_attention_check,
     .count = count,
     .describe = describe,
     .forward = forward,

@@ -5,7 +5,9 @@
  *
  *   of each relation att (1, H, C), bias (d_out), lin_l.weight (H*C, d_in of the source type),
  *   lin_l.bias, lin_r.weight (H*C, d_in of the target type), lin_r.bias, lin_edge.weight (H*C,
- *   width of the relation's features) where model.edge_features reads some, res.weight
+ *   width of the relation's features) where model.edge_features reads some, res.weight; with
+ *   model.share_weights lin_r's are lin_l's, as of GATv2Conv(..., share_weights=True), which names
+ *   both, and the two types are of one width
  *
  * alpha is as in layer_gatv2.c, of scores <att_h, leaky_relu(lin_l_r(x_j)_h + lin_r_r(x_i)_h +
  * lin_edge_r(e_ij)_h)>.
@@ -27,6 +29,16 @@ static bool has(const struct sl_typed_layer *layer, uint32_t relation, uint32_t 
 static uint32_t count(const struct sl_typed_layer *layer)
 {
     return layer->n_placed;
+}
+
+// A relation's lin_r has the values of its lin_l.
+static void share(const struct sl_typed_layer *layer, uint32_t relation, struct sl_tensor *tensors)
+{
+    for (uint32_t k = R_WEIGHT; k <= R_BIAS; k++) {
+        struct sl_tensor *t = &tensors[sl_relation_place(layer, relation, k)];
+        t->role = SL_TENSOR_TWIN;
+        t->twin = R_WEIGHT - L_WEIGHT;
+    }
 }
 
 static void describe(const struct sl_typed_layer *layer, struct sl_tensor *tensors)
@@ -58,6 +70,8 @@ static void describe(const struct sl_typed_layer *layer, struct sl_tensor *tenso
             if (has(layer, r, k))
                 tensors[sl_relation_place(layer, r, k)] = sl_relation_tensor(
                     layer, r, own[k].name, own[k].rank, own[k].shape, own[k].bound);
+        if (layer->options->share_weights)
+            share(layer, r, tensors);
     }
 }
 
@@ -197,7 +211,7 @@ const struct sl_typed_kind sl_typed_rgatv2 = {
     .per_relation = N_TENSORS,
     .has = has,
     .bias = BIAS,
-    .check = sl_typed_check_heads,
+    .check = sl_typed_attention_check,
     .count = count,
     .describe = describe,
     .forward = forward,

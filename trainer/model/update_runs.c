@@ -10,7 +10,8 @@ static enum sl_update_rule rule_of(const struct sl_config *config, const struct 
     case SL_TENSOR_LEARNED: break;
     case SL_TENSOR_RUNNING: return SL_UPDATE_RULE_RUNNING;
     case SL_TENSOR_FIXED:
-    case SL_TENSOR_COUNTER: return SL_UPDATE_RULE_KEEP;
+    case SL_TENSOR_COUNTER:
+    case SL_TENSOR_TWIN: return SL_UPDATE_RULE_KEEP;
     }
     bool first_only = config->optimizer.decay_on == SL_DECAY_FIRST_LAYER;
     return first_only && config->optimizer.weight_decay > 0 && t->layer != 0
