@@ -2,6 +2,8 @@
 
 #include <stdio.h>
 
+#include "broker/epochs/phases.h"
+#include "broker/sharding/shard_preference.h"
 #include "common/arena/asks.h"
 #include "common/text/units.h"
 #include "common/base/bits.h"
@@ -15,6 +17,8 @@ enum {
     AVAILABLE_SHARE = 4,
     HOT_SHARE = 3, // of HOT_OF slots may hold hot rows, which leaves some to those of the window
     HOT_OF = 4,
+    COUNTED_OF = 16, // epochs of the job, one whose visits are counted
+    COUNTED_MOST = 8,
     PIN_DIVISOR = 2, // of the memory that is available, what a copy may take for good
 };
 
@@ -39,6 +43,24 @@ static bool reads(const struct sl_config *config)
     return sl_features_kinds[config->store.features].reads;
 }
 
+// By a pass through all that is trained, of pairs for their ends and those of negatives.
+static double sampled_edges(const struct sl_config *config, const struct sl_dataset *ds)
+{
+    const double seeds = sl_config_is_links(config) ? 2 + sl_config_sampling(config).negatives : 1;
+    return seeds * sl_store_guess_edges(config, ds) *
+           (double)sl_phases_pass_batches(config, ds->split[SL_SPLIT_TRAIN].n);
+}
+
+// Where "auto" counts visits: whole passes, more in longer jobs, and not all epochs. An R-MAT graph
+// of 160 M edges, 16 mini-batches an epoch, a cache of a fifth of the rows: 79, 85, 90 and 93 %
+// hits by 1, 2, 4 and 8 epochs, and 96 % by expected visits.
+static uint32_t counted_epochs(const struct sl_config *config)
+{
+    const uint32_t pass = SL_MAX(config->order.epochs_per_pass, 1u);
+    const uint32_t share = sl_config_is_endless(config) ? 0 : config->epochs / COUNTED_OF / pass;
+    return SL_MIN(SL_MIN(SL_MAX(share, 1u), (uint32_t)COUNTED_MOST) * pass, config->epochs - 1);
+}
+
 void sl_capacity_settle_store(struct sl_config *config, const struct sl_dataset *ds,
                               uint64_t available_bytes)
 {
@@ -50,8 +72,13 @@ void sl_capacity_settle_store(struct sl_config *config, const struct sl_dataset 
         .gpus = gpus,
         .reads = reads(config),
         .uniform = sl_sampler_flags[config->sampler.kind] & SL_SAMPLER_UNIFORM,
+        .once = config->epochs == 1,
+        .passed = (double)ds->n_edges * config->sampler.n_fanout,
+        .sampled = sampled_edges(config, ds),
     };
     config->cache.policy = sl_cache_choose(config->cache.policy, &site, &config->cache.why);
+    if (config->cache.why && sl_cache_kinds[config->cache.policy].counts == SL_VISITS_FIRST)
+        config->cache.presample_epochs = counted_epochs(config);
 }
 
 int sl_capacity_rows(const struct sl_config *config, uint64_t n_nodes,

@@ -27,6 +27,11 @@ static struct reads guess(const struct sl_config *c, const struct sl_dataset *ds
     return (struct reads){edges, nodes * (double)sl_features_row_bytes(ds)};
 }
 
+double sl_store_guess_edges(const struct sl_config *config, const struct sl_dataset *ds)
+{
+    return guess(config, ds).edges;
+}
+
 static struct reads reads_of(const struct sl_config *c, const struct sl_dataset *ds,
                              const struct sl_store_foreseen *found)
 {

@@ -11,6 +11,9 @@
 
 #include "broker/sharding/shard_inputs.h"
 
+// Edges that a mini-batch samples, guessed likewise.
+double sl_store_guess_edges(const struct sl_config *config, const struct sl_dataset *ds);
+
 // Decides what the job leaves open and says why. `found` is what is expected of an epoch; NULL: not
 // known, it is guessed by fanouts and the mean degree, and all is read equally often. cache.policy
 // is no longer "auto".

@@ -49,6 +49,16 @@ const char sl_cache_doc[] =
 #define NEAR         "a GPU's own memory is nearer to it than the store"
 #define FASTER       "memory is faster than the drive that features are read from"
 #define NOT_FORESEEN ", and what this sampler meets cannot be foreseen"
+#define COUNTED      ", and the first epochs count visits sooner than all edges tell them"
+#define NOT_WORTH    ", but one epoch of so few edges is over before all of them tell visits"
+
+enum { PASSED_LEAST = 1 << 27, PASSED_SHARE = 8 };
+
+// Whether a job starts sooner, by more than it loses in the first epoch, without expected visits.
+static bool starts_sooner(const struct sl_cache_site *site)
+{
+    return site->passed > PASSED_LEAST && site->passed > PASSED_SHARE * site->sampled;
+}
 
 enum sl_cache_policy sl_cache_choose(enum sl_cache_policy asked, const struct sl_cache_site *site,
                                      const char **why)
@@ -59,6 +69,13 @@ enum sl_cache_policy sl_cache_choose(enum sl_cache_policy asked, const struct sl
     *why = "features are in the memory of the cores that train";
     if (!site->gpus && !site->reads)
         return SL_CACHE_NONE;
+    if (site->uniform && starts_sooner(site)) {
+        if (site->once)
+            *why = site->gpus ? NEAR NOT_WORTH : FASTER NOT_WORTH;
+        else
+            *why = site->gpus ? NEAR COUNTED : FASTER COUNTED;
+        return site->once ? SL_CACHE_NONE : SL_CACHE_PRESC;
+    }
     if (site->uniform) {
         *why = site->gpus ? NEAR : FASTER;
         return SL_CACHE_EXPECTED;

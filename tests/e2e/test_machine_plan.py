@@ -100,6 +100,23 @@ def test_who_reads_files_refuses_a_description(box):
     assert "3 types, 6 relations" in said and "mini-batch  at most about " in said, said
 
 
+@cases(("few", 16384, 5, "presc"), ("many", 4194304, 5, "expected"), ("once", 16384, 1, "none"))
+def test_a_large_graph_of_few_seeds_counts_visits(box, name, seeds, epochs, policy):
+    """Whose expected visits would be computed for longer than an epoch takes."""
+    folder = box.shared_dataset("small")
+    sampler = {"kind": "khop", "fanout": [15, 10, 5], "batch_size": 1024}
+    model = {"kind": "graphsage", "layers": 3, "hidden": 16}
+    config = small_job(folder, model=model, sampler=sampler, epochs=epochs,
+                       store={"features": "storage"}, evaluate={"every": 0})  # fmt: skip
+    large = described(box, folder, {"train": seeds}, num_nodes=143750000, num_edges=2300000000)
+    more = ("--set", f"dataset={large}")
+    found = plan(box, box.job(config), *machine(drive=6e9), *more)["cache"]
+    assert found["policy"] == policy and "the drive" in found["why"], found
+    assert ("count visits" in found["why"]) == (name == "few"), found
+    small = plan(box, box.job(config), *machine(drive=6e9))["cache"]
+    assert small["policy"] == "expected", small
+
+
 def test_a_description_says_what_edges_have(box):
     """As the files do, and with a model that reads them."""
     config = edge_job(box)

@@ -153,6 +153,71 @@ TEST(a_cache_needs_ranks_and_visits)
     ck_assert_uint_eq(spec.visit_rows, 1000);
 }
 
+// A described graph of so many edges, 16 a vertex, whose features are on the drive.
+static void settle(uint64_t edges, uint64_t n_train)
+{
+    const struct sl_dataset ds = {.n_nodes = edges / 16,
+                                  .n_edges = edges,
+                                  .feat_dim = 16,
+                                  .feat_dtype = SL_DTYPE_F32,
+                                  .split = {{.n = n_train}}};
+    config.store.features = SL_FEATURES_STORAGE;
+    config.sampler.batch_size = 1024;
+    config.sampler.n_fanout = 3;
+    memcpy(config.sampler.fanout, (int64_t[]){15, 10, 5}, 3 * sizeof(int64_t));
+    config.cache.policy = SL_CACHE_AUTO;
+    config.cache.presample_epochs = 1;
+    sl_capacity_settle_store(&config, &ds, 16 * GIB);
+}
+
+TEST(auto_counts_visits_of_jobs_that_sample_few_of_very_many_edges)
+{
+    config.epochs = 5;
+    settle(2300000000, 16 * 1024);
+    ck_assert_int_eq(config.cache.policy, SL_CACHE_PRESC);
+    ck_assert_uint_eq(config.cache.presample_epochs, 1);
+    settle(2300000000, 4096 * 1024); // an epoch samples as many as there are
+    ck_assert_int_eq(config.cache.policy, SL_CACHE_EXPECTED);
+    settle(23000000, 16); // a pass takes no time
+    ck_assert_int_eq(config.cache.policy, SL_CACHE_EXPECTED);
+    config.epochs = 1;
+    settle(2300000000, 16 * 1024);
+    ck_assert_int_eq(config.cache.policy, SL_CACHE_NONE);
+}
+
+// And never all epochs, which a worker that reads it would refuse.
+TEST(auto_counts_a_whole_pass)
+{
+    config.epochs = 40;
+    config.order.epochs_per_pass = 20;
+    settle(2300000000, 16 * 1024);
+    ck_assert_int_eq(config.cache.policy, SL_CACHE_PRESC);
+    ck_assert_uint_eq(config.cache.presample_epochs, 20);
+    config.epochs = 7;
+    settle(2300000000, 16 * 1024);
+    ck_assert_uint_eq(config.cache.presample_epochs, 6);
+    settle(23000000, 16);
+    ck_assert_uint_eq(config.cache.presample_epochs, 1);
+}
+
+TEST(auto_counts_more_in_longer_jobs)
+{
+    static const uint32_t epochs[] = {2, 31, 32, 100, 128, 1000}, counted[] = {1, 1, 2, 6, 8, 8};
+    for (size_t i = 0; i < SL_COUNT_OF(epochs); i++) {
+        config.epochs = epochs[i];
+        settle(2300000000, 16 * 1024);
+        ck_assert_uint_eq(config.cache.presample_epochs, counted[i]);
+    }
+    config.model.kind = SL_MODEL_EXTERNAL; // nobody knows how many
+    config.epochs_auto = true;
+    settle(2300000000, 16 * 1024);
+    ck_assert_uint_eq(config.cache.presample_epochs, 1);
+    config.cache.presample_epochs = 5;
+    config.cache.policy = SL_CACHE_PRESC; // the job says it
+    sl_capacity_settle_store(&config, &(struct sl_dataset){.n_nodes = 1}, GIB);
+    ck_assert_uint_eq(config.cache.presample_epochs, 5);
+}
+
 // Where the broker, the schedule or the user will have more workers than begin.
 TEST(auto_takes_room_for_the_largest_split_that_may_come)
 {

@@ -64,6 +64,38 @@ LOOP_TEST(auto_keeps_rows_on_gpus_and_where_they_are_read_from_the_drive, 0, SL_
     }
 }
 
+// Only where both hold: a small graph is passed over at once, and a long epoch hides it.
+TEST(auto_counts_visits_where_foreseeing_them_takes_longer_than_it_saves)
+{
+    static const struct {
+        double passed, sampled;
+        bool slow;
+    } jobs[] = {
+        {6.9e9, 1.5e7, true},  // 16 mini-batches of a graph of 2.3 G edges
+        {4.8e9, 1.1e9, false}, // all the papers of papers100M that have labels
+        {7e6, 100, false},     // few seeds of a small graph
+        {7e6, 8e7, false},     // ogbn_arxiv
+    };
+    for (size_t i = 0; i < SL_COUNT_OF(jobs); i++) {
+        for (int set = 0; set < 16; set++) {
+            const struct sl_cache_site site = {.gpus = set & 1,
+                                               .reads = set >> 1 & 1,
+                                               .uniform = set >> 2 & 1,
+                                               .once = set >> 3,
+                                               .passed = jobs[i].passed,
+                                               .sampled = jobs[i].sampled};
+            struct sl_cache_site fast = site;
+            fast.passed = 0;
+            const char *why, *usual;
+            const enum sl_cache_policy found = sl_cache_choose(SL_CACHE_AUTO, &site, &why);
+            const enum sl_cache_policy before = sl_cache_choose(SL_CACHE_AUTO, &fast, &usual);
+            const bool other = before == SL_CACHE_EXPECTED && jobs[i].slow;
+            ck_assert_int_eq(found, !other ? before : site.once ? SL_CACHE_NONE : SL_CACHE_PRESC);
+            ck_assert_int_eq(strcmp(why, usual) != 0, other);
+        }
+    }
+}
+
 LOOP_TEST(each_has_a_word_of_its_own_and_says_what_it_keeps, 0, SL_CACHE_COUNT)
 {
     char said[64];
