@@ -377,8 +377,8 @@ static int check_time(const struct sl_parse *p)
     if (c->sampler.time == SL_TIME_LATEST &&
         !(sl_sampler_flags[c->sampler.kind] & SL_SAMPLER_UNIFORM))
         return fail_time(p, "sampler.kind", "\"weighted\"",
-                         "\"khop\": of the latest edges nothing is drawn: take the key out, or "
-                         "set sampler.time to \"uniform\"");
+                         "\"khop\" or \"labor\": of the latest edges nothing is drawn: take the "
+                         "key out, or set sampler.time to \"uniform\"");
     if (c->sampler.replace && c->sampler.time == SL_TIME_LATEST)
         return fail_time(p, "sampler.replace", "true",
                          "false: the latest edges are taken once: take the key out");

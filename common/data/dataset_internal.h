@@ -96,6 +96,9 @@ int sl_dataset_read_types(const struct cJSON *json, const char *path, struct sl_
 int sl_dataset_refuse_types(const struct sl_dataset *ds, unsigned need);
 // Types and shapes of features; sets those of each type.
 int sl_dataset_check_types(struct sl_dataset *ds);
+// SL_EFORMAT for a file WHAT.*.npy that is none of `files`, those of all relations.
+int sl_dataset_refuse_strays(const struct sl_dataset *ds, const char *what,
+                             const struct sl_typed_file *files);
 // Where the offsets of one relation end and those of the next begin. Offsets are valid.
 int sl_dataset_validate_bounds(const struct sl_dataset *ds);
 // " (relation author -writes-> paper, paper 5)", or nothing of a plain graph, where it is clear.

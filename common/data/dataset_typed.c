@@ -462,12 +462,15 @@ static int map_edge_features(struct sl_dataset *ds, unsigned need,
                              const struct sl_dataset_known_files *known)
 {
     const struct sl_typed *t = &ds->typed;
+    const struct sl_typed_file *files = &ds->files->typed[ds->files->n_typed];
     uint32_t n_found = 0;
     if (!(need & SL_NEED_EDGE_FEATURES) && !known)
         return SL_OK;
     for (uint32_t i = 0; i < t->n_relations; i++)
         SL_TRY(map_of_edges(ds, "edge_feat", "features of edges", &t->relation[i], true, known,
                             &n_found));
+    if (!known)
+        SL_TRY(sl_dataset_refuse_strays(ds, "edge_feat", files));
     if (!(need & SL_NEED_EDGE_FEATURES) || n_found > 0)
         return SL_OK;
     return sl_fail(SL_ENOENT,
@@ -494,6 +497,8 @@ int sl_dataset_map_types(struct sl_dataset *ds, unsigned need,
     for (uint32_t i = 0; i < t->n_relations; i++)
         SL_TRY(map_of_edges(ds, "edge_time", "times", &t->relation[i], need & SL_NEED_TIMES, known,
                             &n_times));
+    if ((need & SL_NEED_TIMES) && !known)
+        SL_TRY(sl_dataset_refuse_strays(ds, "edge_time", &ds->files->typed[t->n_types]));
     SL_TRY(map_edge_features(ds, need, known));
     if (!(need & SL_NEED_TIMES) || n_times > 0)
         return SL_OK;

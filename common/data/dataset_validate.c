@@ -149,10 +149,11 @@ static int validate_weights(const struct sl_dataset *ds, int threads)
                    ds->path, bad, (double)ds->edge_weight[bad]);
 }
 
-// Features of a file.
+// Features of a file, or of stripes in its place.
 struct features {
     const char *file;
-    const void *x; // (rows, dim)
+    const struct sl_stripes *stripes; // or NULL
+    const void *x;                    // (rows, dim)
     enum sl_dtype dtype;
     uint64_t rows, dim;
 };
@@ -176,13 +177,22 @@ static int validate_matrix(struct sl_dataset *ds, const struct features *f, bool
         nan = isnan(x);
         negative = signbit(x);
     }
+    const char *found = nan ? "NaN" : negative ? "-Inf" : "Inf";
+    const uint64_t row = bad / f->dim, column = bad % f->dim;
+    if (!f->stripes)
+        return sl_fail(SL_EFORMAT,
+                       "%s/%s: row %" PRIu64 ", column %" PRIu64 " is %s, wanted finite numbers: "
+                       "replace it, for example with numpy.nan_to_num",
+                       ds->path, f->file, row, column, found);
+    uint32_t k;
+    uint64_t at;
+    sl_stripes_place(f->stripes->unit_bytes, f->stripes->n, bad * sl_dtype_bytes(f->dtype), &k,
+                     &at);
     return sl_fail(SL_EFORMAT,
-                   "%s/%s: row %" PRIu64 ", column %" PRIu64
-                   " is %s, wanted finite numbers: replace it, for example with numpy.nan_to_num",
-                   ds->path, f->file, bad / f->dim, bad % f->dim,
-                   nan        ? "NaN"
-                   : negative ? "-Inf"
-                              : "Inf");
+                   "%s: at byte %" PRIu64 ", row %" PRIu64 ", column %" PRIu64
+                   " of the features, is %s, wanted finite numbers: replace it in %s, for example "
+                   "with numpy.nan_to_num, and make the stripes again by `sluice stripe --force`",
+                   f->stripes->file[k].path, at, row, column, found, f->file);
 }
 
 static int validate_features(struct sl_dataset *ds, bool full, int threads,
@@ -191,8 +201,9 @@ static int validate_features(struct sl_dataset *ds, bool full, int threads,
     ds->feat_checked = 0;
     for (uint32_t i = 0; i < ds->typed.n_types; i++) {
         const struct sl_vertex_type *t = &ds->typed.type[i];
-        const struct features f = {ds->files->typed[i].name, t->feat, t->feat_dtype, t->n,
-                                   t->feat_dim};
+        const struct sl_stripes *stripes = sl_dataset_stripes(ds->files, i);
+        const struct features f = {
+            ds->files->typed[i].name, stripes, t->feat, t->feat_dtype, t->n, t->feat_dim};
         if (t->feat)
             SL_TRY(validate_matrix(ds, &f, full, threads, watch));
     }
@@ -202,10 +213,18 @@ static int validate_features(struct sl_dataset *ds, bool full, int threads,
             continue;
         const struct features f = {ds->typed.n_types ? sl_dataset_edge_feat_file(ds, i)->name
                                                      : sl_dataset_file_name(SL_FILE_EDGE_FEAT),
-                                   r->feat, r->feat_dtype, r->n_edges, r->feat_dim};
+                                   NULL,
+                                   r->feat,
+                                   r->feat_dtype,
+                                   r->n_edges,
+                                   r->feat_dim};
         SL_TRY(validate_matrix(ds, &f, full, threads, watch));
     }
-    const struct features f = {"node_feat.npy", ds->feat, ds->feat_dtype, sl_dataset_rows(ds),
+    const struct features f = {"node_feat.npy",
+                               ds->typed.n_types ? NULL : sl_dataset_stripes(ds->files, 0),
+                               ds->feat,
+                               ds->feat_dtype,
+                               sl_dataset_rows(ds),
                                ds->feat_dim};
     return ds->feat ? validate_matrix(ds, &f, full, threads, watch) : SL_OK;
 }

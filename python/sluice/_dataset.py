@@ -297,6 +297,36 @@ def open_dataset(path: str) -> Dataset:
     return Dataset(metadata, arrays, path=os.path.abspath(path))
 
 
+class Seen:
+    """The files of a data set as they are now: later ones under its name may be others."""
+
+    def __init__(self, path: str) -> None:
+        self._path, self._was = path, self._look(path)
+
+    @staticmethod
+    def _look(path: str) -> Dict[str, Tuple[int, ...]]:
+        found = {}
+        for name in ("metadata.json", *(f"{n}.npy" for n in names_of(_typed.schema_at(path)))):
+            try:
+                of = os.stat(os.path.join(path, name))
+            except OSError:
+                continue
+            found[name] = of.st_dev, of.st_ino, of.st_size, of.st_mtime_ns
+        return found
+
+    def check(self) -> None:
+        """UsageError where a file is another, was changed, has come or is gone."""
+        now = self._look(self._path)
+        for name in {**self._was, **now}:
+            if now.get(name) != self._was.get(name):
+                gone, new = name not in now, name not in self._was
+                how = "is gone" if gone else "has come" if new else "was replaced or changed"
+                raise UsageError(
+                    f"{os.path.join(self._path, name)}: {how} since this loader was opened, whose "
+                    "batches are of the data set as it was: close it and open another"
+                )
+
+
 def _map(path: str) -> np.ndarray:
     """The array in a .npy file, mapped. Copied on write, since PyTorch wants memory that may be
     written to; without memory set aside for that, of which a large file has more than the machine.

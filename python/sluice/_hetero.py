@@ -261,7 +261,7 @@ def _add_edges(
         edges = _edges_of(data[key], key, counts)
         by = (times[key], edges[1]) if key in times else (edges[1],)
         places[key] = np.lexsort(by)
-        indices.append(edges[0][places[key]] + base[key[0]])
+        indices.append(edges[0][places[key]].astype(np.int64) + base[key[0]])
         degrees.append(np.bincount(edges[1], minlength=counts[key[2]]))
     arrays["indptr"] = np.concatenate([[0], np.cumsum(np.concatenate(degrees))]).astype(np.int64)
     arrays["indices"] = _dataset._ids(np.concatenate(indices), sum(counts.values()))

@@ -286,8 +286,10 @@ def source_of(
         dataset.words.update({f"{s}_idx": f"list {s!r} of a matrix" for s in _dataset.SPLITS})
         return Source(dataset=dataset)
     if hasattr(data, "edge_types") and not _dataset.holds_graphs(data):
-        splits = [split] if isinstance(split, str) and split in _dataset.SPLITS else []
-        named = split[0] if isinstance(split, (tuple, list)) and len(split) == 2 else split
+        named, listed = split, split
+        if isinstance(split, (tuple, list)) and len(split) == 2:
+            named, listed = split
+        splits = [listed] if isinstance(listed, str) and listed in _dataset.SPLITS else []
         dataset = _dataset.from_pyg(
             data,
             weight_attr or False,
@@ -295,7 +297,7 @@ def source_of(
             splits=splits,
             edge_attr=False,
             features=False,
-            first=named if isinstance(named, str) and named in data.node_types else None,
+            first=_first_of(data, named, splits),
             time_attr=time_attr,
         )
         return Source(dataset=dataset, pyg=data)
@@ -315,6 +317,14 @@ def source_of(
         f"data: is {type(data).__name__}, wanted a data set directory, a job file or dictionary, a "
         "torch_geometric.data.Data, a SciPy sparse matrix or a sluice.Dataset"
     )
+
+
+def _first_of(data: Any, named: Any, splits: Sequence[str]) -> Optional[str]:
+    """Of a HeteroData the type that seeds are named of, or the only one that has such a mask."""
+    if isinstance(named, str) and named in data.node_types:
+        return named
+    having = [name for name in data.node_types if any(f"{s}_mask" in data[name] for s in splits)]
+    return having[0] if len(having) == 1 else None
 
 
 SPLITS_AND_ALL = (*_dataset.SPLITS, "all")
@@ -628,8 +638,9 @@ def plan(
         source.dataset.edge_map if source.dataset else None,
         source.pyg,
         [
-            (f"{origin}: {key}: ", f"{argument}: ")
-            for argument, key in KEYS.items()
+            (f"{of}{key}: ", f"{argument}: ")
+            for argument, key in {**KEYS, **{a: key for a, (key, _) in UNUSUAL.items()}}.items()
+            for of in (f"{origin}: ", "")
             if asked[argument] is not None
         ],
         _checksum(seeds if links is None else pairs) or get(job, "input.split") or "train",

@@ -351,6 +351,7 @@ class Loader:
                 self._handle.staged, self._handle.says = self._plan.staged, self._plan.says
             self._given = {"even": even, "drop_last": bool(drop_last)}
             self._open()
+            self._seen = _dataset.Seen(self._dataset_path)
             self._check_items()
             self._known = self._find_known(kind, pin_memory)
             self._make = self._known.maker(kind, adj is not None)
@@ -460,6 +461,7 @@ class Loader:
 
     def _text_anywhere(self) -> str:
         """The job, also when the working directory has changed."""
+        self._seen.check()  # somebody opens the data set again
         return json.dumps({**json.loads(self._plan.text), "dataset": self._dataset_path})
 
     def _start_again(self, epoch: int) -> None:
@@ -523,6 +525,7 @@ class Loader:
     def _dataset(self) -> _dataset.Dataset:
         if self._handle.closed and self._handle.staged:
             raise Error("the loader is closed")
+        self._seen.check()
         return _dataset.open_dataset(self._dataset_path)
 
     def __len__(self) -> int:

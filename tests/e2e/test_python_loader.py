@@ -133,7 +133,7 @@ with open_loader(path, [40], batch_size=200, replace=True) as loader:
     assert (batch.e_id < graph["indptr"][target + 1]).all()
 walks = {"dataset": path, "sampler": {"kind": "walk"}}
 said = refused(open_loader, walks, replace=True)
-assert 'sampler.replace: found boolean true with sampler.kind "walk"' in said, said
+assert said.startswith('replace: found boolean true with sampler.kind "walk"'), said
 """
 
 
@@ -172,7 +172,7 @@ for kind in induced, bidirectional:
             assert set(found) == kind(plain) and len(set(found)) == len(found) > len(plain.e_id)
 walks = {"dataset": path, "sampler": {"kind": "walk"}}
 said = refused(open_loader, walks, subgraph_type="induced")
-assert 'sampler.subgraph: found "induced" with sampler.kind "walk"' in said, said
+assert said.startswith('subgraph_type: found "induced" with sampler.kind "walk"'), said
 """
 
 

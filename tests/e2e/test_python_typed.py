@@ -452,7 +452,9 @@ unknown = {("author", "x", "paper"): [1]}
 says("wanted relations of the graph: ('author', 'writes', 'paper')", unknown)
 says("has nothing for ('paper', 'cites', 'paper')", {("author", "writes", "paper"): [1, 1]})
 says("adj='csc': is for graphs of one type", adj="csc", arrays="pyg") if arrays_of_pyg else None
-says("sampler.subgraph", subgraph_type="induced")
+for name, value in ("subgraph_type", "induced"), ("subgraph_type", "inducd"), ("disjoint", "yes"):
+    said = refused(open_loader, path, **{name: value})
+    assert said.startswith(f"{name}: found "), said
 for wrong, words in ((None, "is of no relation"), (keys[0], "which has no reverse_of"),
                      (("author", "x", "paper"), "wanted relations of the graph"),
                      ((keys[0], [[64], [0]]), "wanted a number within type author")):
@@ -476,6 +478,7 @@ def test_what_is_not_there(box):
 
 
 FACTS = """
+import shutil
 # Times of two relations, rising in each list; features of two, of widths of their own.
 rng = np.random.default_rng(5)
 timed = {keys[0]: None, ("paper", "rev_writes", "author"): None}
@@ -571,6 +574,10 @@ for seeds in ("paper", [3, 8, 1]), ("author", [5, 2, 9]):  # trees whose seeds a
 assert "has no node_time.npy" in refused(open_loader, path, time_attr="time")
 said = refused(open_loader, path, time_attr="time", input_nodes=[1], input_time=[3])
 assert "has no edge_time.SOURCE.NAME.TARGET.npy, such as edge_time.author.writes.paper" in said
+shutil.copy("timed/edge_time.author.writes.paper.npy", "timed/edge_time.author.wrote.paper.npy")
+open_loader("timed", [1]).close()  # nobody asks for times
+said = refused(open_loader, "timed", [1], time_attr="time")
+assert "has edge_time.author.wrote.paper.npy, which is of none of its relations" in said, said
 graph[f"edge_feat.{schema.relations[0].file}"] = feat[keys[0]][:9]
 wrong = sluice.Dataset(sluice.open(path).metadata, graph)
 said = refused(wrong.edge_attr)
@@ -671,6 +678,7 @@ mine["institute"].x = torch.rand(7, 4).half()
 mine["paper"].names = [f"p{i}" for i in range(65)]
 mine["author"].y = torch.rand(64, 2)
 mine["paper"].train_mask = torch.arange(65) % 2 == 1
+mine["author"].val_mask = torch.arange(64) > 50
 mine.title = "mine"
 for key in data.edge_types:
     order = torch.randperm(data[key].num_edges)
@@ -679,7 +687,9 @@ for key in data.edge_types:
 ids = torch.tensor([64, 3, 9])
 for nodes, kind, listed in ((("paper", ids), "paper", ids), ("paper", "paper", torch.arange(65)),
                             (("author", torch.arange(64) > 50), "author", torch.arange(64)),
-                            ("train", "paper", torch.arange(1, 65, 2))):
+                            ("train", "paper", torch.arange(1, 65, 2)),
+                            (("author", "val"), "author", torch.arange(51, 64)),
+                            ("val", "author", torch.arange(51, 64))):
     with sluice.NeighborLoader(mine, [-1, 2], 2, nodes, seed=4) as loader:
         assert loader.data is mine
         for batch in [*loader, loader([1, 0])]:
@@ -696,6 +706,10 @@ for nodes, kind, listed in ((("paper", ids), "paper", ids), ("paper", "paper", t
                 assert torch.equal(mine[key].edge_attr[e], batch[key].edge_attr)
             seeds = batch[kind].n_id[: batch[kind].batch_size]
             assert torch.equal(listed[batch[kind].input_id], seeds)
+small = HeteroData()  # ids of a small type, which those of the whole graph are beyond
+small["a"].num_nodes = small["b"].num_nodes = 100
+small["b", "to", "a"].edge_index = torch.tensor([[99], [0]], dtype=torch.int8)
+assert sluice.from_pyg(small).arrays["indices"].tolist() == [199]
 sluice.from_pyg(data).save("saved")
 again = sluice.open("saved").to_pyg()
 for one, two in zip(data.stores, again.stores, strict=True):
@@ -821,7 +835,7 @@ for mode in None, "binary", "triplet":
                 extra |= {"num_sampled_nodes", "num_sampled_edges"}
                 nothing = {"edge_label_time", "seed_time", "batch"}
                 nothing |= {"edge_label"} if mode == "triplet" else set()  # of all edges
-                assert set(ours[key].keys()) - extra == set(wanted[key].keys()) - nothing, (
+                assert set(ours[key].keys()) - extra == set(wanted[key].keys()) - nothing - extra, (
                     mode, key, ours[key], wanted[key])
             assert torch.equal(ours[writes].input_id, wanted[writes].input_id)
             n = len(wanted[writes].input_id)

@@ -196,6 +196,17 @@ static void patch(uint32_t file, off_t at, const void *p, size_t n)
     close(fd);
 }
 
+// Eight rows of 512 bytes are a unit, so that row 9 is in the second file's first one.
+TEST(a_number_that_is_not_finite_is_told_by_its_stripe)
+{
+    make_dataset(128, SL_DTYPE_F32);
+    must(stripe(2, true));
+    patch(1, SL_STRIPE_HEAD_BYTES + 512 + 12, &(float){NAN}, sizeof(float));
+    expect_refused(SL_EFORMAT, stripe_path(1),
+                   "at byte 4620, row 9, column 3 of the features, is NaN");
+    expect_refused(SL_EFORMAT, "replace it in node_feat.npy", "`sluice stripe --force`");
+}
+
 TEST(a_file_that_is_the_wrong_one_is_told)
 {
     struct sl_stripe_head head;

@@ -302,6 +302,24 @@ static void edges_refused(int code, const char *a, const char *b)
     ck_assert_ptr_null(ds.files);
 }
 
+// A name that is misspelt is not taken for a relation without.
+TEST(files_of_edges_that_are_of_no_relation)
+{
+    struct sl_dataset ds;
+    write_edge_features();
+    write_npy("edge_feat.paper.cite.paper.npy", SL_DTYPE_F32, 1, (uint64_t[]){4}, (float[4]){0});
+    write_npy("edge_time.paper.cite.paper.npy", SL_DTYPE_I64, 1, (uint64_t[]){4}, (int64_t[4]){0});
+    write_npy("node_time.npy", SL_DTYPE_I64, 1, (uint64_t[]){4}, (int64_t[4]){0});
+    must(open_it(SL_CHECK_FULL, &ds)); // nobody asks for them
+    sl_dataset_close(&ds);
+    edges_refused(SL_EFORMAT,
+                  "has edge_feat.paper.cite.paper.npy, which is of none of its relations",
+                  "such as " WRITES_FEAT);
+    ck_assert_int_eq(sl_dataset_open(dir, OF_EDGES | SL_NEED_TIMES, SL_CHECK_FULL, 2, &ds),
+                     SL_EFORMAT);
+    assert_message_has("has edge_time.paper.cite.paper.npy, which is of none");
+}
+
 TEST(features_of_edges_that_cannot_be)
 {
     edges_refused(SL_ENOENT, "has no edge_feat.SOURCE.NAME.TARGET.npy, such as " WRITES_FEAT,
