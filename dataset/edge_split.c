@@ -803,7 +803,7 @@ static int open_pass(struct sl_edge_split *run, const char *source, struct sl_pr
     p->run = run;
     p->key = mix(run->seed + UINT64_C(0x9e3779b97f4a7c15));
     snprintf(p->who, sizeof p->who, "%s", who);
-    SL_TRY(sl_dataset_open(source, SL_NEED_TOPOLOGY | SL_TAKES_TYPES, SL_CHECK_CACHED, 0, &p->ds));
+    SL_TRY(sl_dataset_open(source, SL_NEED_TOPOLOGY, SL_CHECK_CACHED, 0, &p->ds));
     sl_vertex_blocks_init(&p->blocks, sl_dataset_lists(&p->ds), run->n_threads, progress);
     return sl_edge_relation_find(&p->ds.typed, run->relation, who, &p->linked);
 }

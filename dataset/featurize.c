@@ -423,7 +423,7 @@ static void summarise(void *context, struct sl_table *table)
 
 static int open_pass(struct sl_featurize *run, struct pass *p)
 {
-    const unsigned need = SL_NEED_TOPOLOGY | SL_TAKES_TYPES;
+    const unsigned need = SL_NEED_TOPOLOGY;
     p->run = run;
     p->n_threads = run->n_threads ? (int)run->n_threads
                                   : SL_MIN(sl_threads_default(), (int)SL_FEATURIZE_THREADS_MAX);

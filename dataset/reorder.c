@@ -704,8 +704,7 @@ int sl_reorder_run(struct sl_reorder *run)
     if (!r)
         return sl_fail(SL_ENOMEM, "reorder: no memory");
     r->run = run;
-    int rc =
-        sl_dataset_open(run->source, SL_NEED_TOPOLOGY | SL_TAKES_TYPES, SL_CHECK_CACHED, 0, &r->ds);
+    int rc = sl_dataset_open(run->source, SL_NEED_TOPOLOGY, SL_CHECK_CACHED, 0, &r->ds);
     sl_vertex_blocks_init(&r->blocks, r->ds.n_nodes, run->n_threads, &run->making.progress);
     if (rc == SL_OK)
         rc = sl_dataset_builder_run(&run->making, r, write_all, summarise);
