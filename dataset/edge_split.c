@@ -667,16 +667,18 @@ static int write_metadata(struct pass *p)
     if (!root)
         return SL_EIO;
     sl_metadata_keep_stripes(root, &p->ds);
-    if (!p->in_place) {
-        cJSON_DeleteItemFromObjectCaseSensitive(root, "name");
-        cJSON_AddStringToObject(root, "name",
-                                run->making.name ? run->making.name : run->making.st.name);
-    }
+    if (!p->in_place)
+        sl_metadata_rename(root, run->making.name);
     cJSON_DeleteItemFromObjectCaseSensitive(root, "temporary");
     cJSON_DeleteItemFromObjectCaseSensitive(root, "num_edges");
     cJSON_AddNumberToObject(root, "num_edges", (double)p->n_left);
-    if (p->linked)
-        SL_TRY(sl_edge_relation_write(&p->ds.typed, p->linked, p->back, p->offsets, p->who, root));
+    const int rc = p->linked ? sl_edge_relation_write(&p->ds.typed, p->linked, p->back, p->offsets,
+                                                      p->who, root)
+                             : SL_OK;
+    if (rc < 0) {
+        cJSON_Delete(root);
+        return rc;
+    }
     cJSON *split = cJSON_AddObjectToObject(root, "edge_split");
     if (!p->in_place)
         cJSON_AddStringToObject(split, "of", p->ds.name);

@@ -362,10 +362,8 @@ static int write_metadata(struct pass *p)
     cJSON *root = sl_metadata_read(p->ds.path);
     if (!root)
         return SL_EIO;
-    const char *name = p->run->making.name ? p->run->making.name : p->run->making.st.name;
     sl_metadata_keep_stripes(root, &p->ds);
-    cJSON_DeleteItemFromObjectCaseSensitive(root, "name");
-    cJSON_AddStringToObject(root, "name", name);
+    sl_metadata_rename(root, p->run->making.name);
     cJSON *types = cJSON_GetObjectItemCaseSensitive(root, "types");
     cJSON *list = cJSON_GetObjectItemCaseSensitive(root, "featurized");
     if (!cJSON_IsArray(list))

@@ -423,9 +423,7 @@ static int write_metadata(struct pass *r)
         return SL_EIO;
     sl_metadata_drop_stripes(root, &r->ds);
     cJSON_DeleteItemFromObjectCaseSensitive(root, "first_side"); // sides are mixed now
-    cJSON_DeleteItemFromObjectCaseSensitive(root, "name");
-    cJSON_AddStringToObject(root, "name",
-                            r->run->making.name ? r->run->making.name : r->run->making.st.name);
+    sl_metadata_rename(root, r->run->making.name);
     cJSON_DeleteItemFromObjectCaseSensitive(root, "order");
     cJSON *order = cJSON_AddObjectToObject(root, "order");
     cJSON_AddStringToObject(order, "by", sl_reorder_kinds[r->run->by]);
