@@ -130,6 +130,7 @@ $(foreach l,$(LIBS),$(eval $(call library,$(l))))
 
 # What commands, messages and keys are made of computes nothing that anybody waits for but the compiler.
 CONTROL := text schema nodes config bus link log placement workers sharding meter scheduler rundir telemetry broker page http daemon top cli
+$(foreach l,$(filter-out $(LIBS),$(CONTROL)),$(error CONTROL: folders.mk has no library $(l)))
 $(foreach l,$(CONTROL),$(OBJ_$(l))): OPT := $(patsubst -O%,-O$(if $(SAN),0,1),$(OPT))
 
 # Objects of other flags than these cannot be linked with new ones: all are made again.

@@ -39,8 +39,8 @@ static int add_dataset(struct sl_facts *f, const struct sl_config *config)
     snprintf(path, sizeof path, "%s", config->dataset);
     if (n > 1)
         SL_TRY(sl_shard_find(config->dataset, rank, n, path, sizeof path));
-    SL_TRY(sl_dataset_check_open(path, sl_config_needs(config) | SL_TAKES_SHARD | SL_TAKES_TYPES,
-                                 SL_CHECK_CACHED, true, &ds));
+    SL_TRY(sl_dataset_check_open(path, sl_config_needs(config) | SL_TAKES_SHARD, SL_CHECK_CACHED,
+                                 true, &ds));
     int rc = sl_node_facts_add_dataset(f, &ds);
     sl_dataset_close(&ds);
     return rc;

@@ -278,8 +278,7 @@ static int import(void *state)
                        "%s: features.kind: found \"learned\", wanted \"file\": import-weights "
                        "brings a model's parameters alone",
                        im->job_path);
-    SL_TRY(sl_dataset_open(im->config.dataset,
-                           sl_config_needs_to_predict(&im->config) | SL_TAKES_TYPES,
+    SL_TRY(sl_dataset_open(im->config.dataset, sl_config_needs_to_predict(&im->config),
                            SL_CHECK_CACHED, 0, &im->dataset));
     SL_TRY(check_learned(im));
     sl_interrupt_catch();

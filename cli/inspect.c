@@ -545,7 +545,7 @@ static bool may_have_edge_features(const char *path)
 // refuse the data set.
 static int open_all(struct inspection *in)
 {
-    const unsigned need = SL_NEED_TOPOLOGY | SL_TAKES_SHARD | SL_TAKES_TYPES;
+    const unsigned need = SL_NEED_TOPOLOGY | SL_TAKES_SHARD;
     const enum sl_dataset_check check = in->full ? SL_CHECK_FULL : SL_CHECK_CACHED;
     int rc = SL_ENOENT; // a file of such a name may be of no relation
     if (may_have_edge_features(in->path))

@@ -40,7 +40,7 @@ const struct sl_option sl_job_check_options[] = {
 static int open_dataset(struct sl_job_check *r)
 {
     const struct sl_config *c = &r->config;
-    unsigned need = sl_config_needs(c) | SL_TAKES_TYPES;
+    unsigned need = sl_config_needs(c);
     if (r->dry_run && r->nodes <= 1 && !sl_config_is_links(c))
         need |= SL_TAKES_DESCRIBED;
     char path[sizeof c->dataset];

@@ -369,9 +369,8 @@ static int open_job(struct prediction *p)
         SL_TRY(read_job(p, beside));
     SL_TRY(check_pairs(p));
     SL_TRY(check_typed(p));
-    int rc =
-        sl_dataset_open(p->config.dataset, sl_config_needs_to_predict(&p->config) | SL_TAKES_TYPES,
-                        SL_CHECK_CACHED, (int)p->o.threads, &p->dataset);
+    int rc = sl_dataset_open(p->config.dataset, sl_config_needs_to_predict(&p->config),
+                             SL_CHECK_CACHED, (int)p->o.threads, &p->dataset);
     if (rc == SL_ENOENT && !p->o.dataset)
         return sl_fail_prefix(rc, "the data set of run '%s' (name another place with --dataset)",
                               p->o.run);

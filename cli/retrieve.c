@@ -209,8 +209,8 @@ static int open_dataset(struct request *q)
     const char *path = q->dataset_path ? q->dataset_path : q->used.dataset;
     if (!*path)
         return SL_OK;
-    SL_TRY(sl_dataset_check_open(path, SL_NEED_TOPOLOGY | SL_TAKES_TYPES, SL_CHECK_CACHED,
-                                 is_quiet(q), &q->dataset));
+    SL_TRY(
+        sl_dataset_check_open(path, SL_NEED_TOPOLOGY, SL_CHECK_CACHED, is_quiet(q), &q->dataset));
     if (q->used.linked != SL_NO_RELATION) {
         q->dataset.typed.linked = q->used.linked;
         return SL_OK;

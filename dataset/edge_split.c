@@ -667,16 +667,18 @@ static int write_metadata(struct pass *p)
     if (!root)
         return SL_EIO;
     sl_metadata_keep_stripes(root, &p->ds);
-    if (!p->in_place) {
-        cJSON_DeleteItemFromObjectCaseSensitive(root, "name");
-        cJSON_AddStringToObject(root, "name",
-                                run->making.name ? run->making.name : run->making.st.name);
-    }
+    if (!p->in_place)
+        sl_metadata_rename(root, run->making.name);
     cJSON_DeleteItemFromObjectCaseSensitive(root, "temporary");
     cJSON_DeleteItemFromObjectCaseSensitive(root, "num_edges");
     cJSON_AddNumberToObject(root, "num_edges", (double)p->n_left);
-    if (p->linked)
-        SL_TRY(sl_edge_relation_write(&p->ds.typed, p->linked, p->back, p->offsets, p->who, root));
+    const int rc = p->linked ? sl_edge_relation_write(&p->ds.typed, p->linked, p->back, p->offsets,
+                                                      p->who, root)
+                             : SL_OK;
+    if (rc < 0) {
+        cJSON_Delete(root);
+        return rc;
+    }
     cJSON *split = cJSON_AddObjectToObject(root, "edge_split");
     if (!p->in_place)
         cJSON_AddStringToObject(split, "of", p->ds.name);
@@ -803,7 +805,7 @@ static int open_pass(struct sl_edge_split *run, const char *source, struct sl_pr
     p->run = run;
     p->key = mix(run->seed + UINT64_C(0x9e3779b97f4a7c15));
     snprintf(p->who, sizeof p->who, "%s", who);
-    SL_TRY(sl_dataset_open(source, SL_NEED_TOPOLOGY | SL_TAKES_TYPES, SL_CHECK_CACHED, 0, &p->ds));
+    SL_TRY(sl_dataset_open(source, SL_NEED_TOPOLOGY, SL_CHECK_CACHED, 0, &p->ds));
     sl_vertex_blocks_init(&p->blocks, sl_dataset_lists(&p->ds), run->n_threads, progress);
     return sl_edge_relation_find(&p->ds.typed, run->relation, who, &p->linked);
 }

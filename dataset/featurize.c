@@ -362,10 +362,8 @@ static int write_metadata(struct pass *p)
     cJSON *root = sl_metadata_read(p->ds.path);
     if (!root)
         return SL_EIO;
-    const char *name = p->run->making.name ? p->run->making.name : p->run->making.st.name;
     sl_metadata_keep_stripes(root, &p->ds);
-    cJSON_DeleteItemFromObjectCaseSensitive(root, "name");
-    cJSON_AddStringToObject(root, "name", name);
+    sl_metadata_rename(root, p->run->making.name);
     cJSON *types = cJSON_GetObjectItemCaseSensitive(root, "types");
     cJSON *list = cJSON_GetObjectItemCaseSensitive(root, "featurized");
     if (!cJSON_IsArray(list))
@@ -423,7 +421,7 @@ static void summarise(void *context, struct sl_table *table)
 
 static int open_pass(struct sl_featurize *run, struct pass *p)
 {
-    const unsigned need = SL_NEED_TOPOLOGY | SL_TAKES_TYPES;
+    const unsigned need = SL_NEED_TOPOLOGY;
     p->run = run;
     p->n_threads = run->n_threads ? (int)run->n_threads
                                   : SL_MIN(sl_threads_default(), (int)SL_FEATURIZE_THREADS_MAX);

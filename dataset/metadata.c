@@ -44,6 +44,12 @@ cJSON *sl_metadata_read(const char *dir)
     return root;
 }
 
+void sl_metadata_rename(cJSON *root, const char *name)
+{
+    cJSON_DeleteItemFromObjectCaseSensitive(root, "name");
+    cJSON_AddStringToObject(root, "name", name);
+}
+
 void sl_metadata_put_stripes(cJSON *root, uint32_t type, const struct sl_stripes *s,
                              const char *dir)
 {

@@ -29,6 +29,8 @@ cJSON *sl_metadata_to_json(const struct sl_metadata *m);
 // sl_fail().
 cJSON *sl_metadata_read(const char *dir);
 
+void sl_metadata_rename(cJSON *root, const char *name);
+
 // Names the stripes that features of a type lie in, of a plain data set (type 0) those of all;
 // NULL: none. Paths in `dir` are relative to it; NULL: all are whole. SL_ENOMEM shows when it is
 // saved.

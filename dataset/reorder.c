@@ -423,9 +423,7 @@ static int write_metadata(struct pass *r)
         return SL_EIO;
     sl_metadata_drop_stripes(root, &r->ds);
     cJSON_DeleteItemFromObjectCaseSensitive(root, "first_side"); // sides are mixed now
-    cJSON_DeleteItemFromObjectCaseSensitive(root, "name");
-    cJSON_AddStringToObject(root, "name",
-                            r->run->making.name ? r->run->making.name : r->run->making.st.name);
+    sl_metadata_rename(root, r->run->making.name);
     cJSON_DeleteItemFromObjectCaseSensitive(root, "order");
     cJSON *order = cJSON_AddObjectToObject(root, "order");
     cJSON_AddStringToObject(order, "by", sl_reorder_kinds[r->run->by]);
@@ -704,8 +702,7 @@ int sl_reorder_run(struct sl_reorder *run)
     if (!r)
         return sl_fail(SL_ENOMEM, "reorder: no memory");
     r->run = run;
-    int rc =
-        sl_dataset_open(run->source, SL_NEED_TOPOLOGY | SL_TAKES_TYPES, SL_CHECK_CACHED, 0, &r->ds);
+    int rc = sl_dataset_open(run->source, SL_NEED_TOPOLOGY, SL_CHECK_CACHED, 0, &r->ds);
     sl_vertex_blocks_init(&r->blocks, r->ds.n_nodes, run->n_threads, &run->making.progress);
     if (rc == SL_OK)
         rc = sl_dataset_builder_run(&run->making, r, write_all, summarise);

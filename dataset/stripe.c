@@ -252,8 +252,8 @@ int sl_stripe_make(struct sl_stripe_making *m)
     sl_interrupt_catch();
     int rc = sl_failpoint_init();
     if (rc == SL_OK)
-        rc = sl_dataset_open(m->dataset, SL_NEED_TOPOLOGY | SL_NEED_FEATURES | SL_TAKES_TYPES,
-                             SL_CHECK_CACHED, 0, &w->ds);
+        rc = sl_dataset_open(m->dataset, SL_NEED_TOPOLOGY | SL_NEED_FEATURES, SL_CHECK_CACHED, 0,
+                             &w->ds);
     if (rc == SL_OK)
         rc = make(w);
     sl_progress_clear(&w->progress);

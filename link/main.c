@@ -202,8 +202,7 @@ static int work(void *ctx)
     struct sl_worker *w = &l->worker;
     l->broker = getppid(); // with which this process dies
     SL_TRY(sl_config_parse(w->told.job, w->told.job_bytes, "the job", &l->config));
-    SL_TRY(sl_dataset_open_recorded(l->config.dataset,
-                                    sl_config_needs(&l->config) | SL_TAKES_SHARD | SL_TAKES_TYPES,
+    SL_TRY(sl_dataset_open_recorded(l->config.dataset, sl_config_needs(&l->config) | SL_TAKES_SHARD,
                                     w->told.record, 1, &l->dataset));
     int rc = open_world(l);
     if (rc == SL_OK)

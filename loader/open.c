@@ -199,8 +199,8 @@ static int begin(struct sluice_loader *l)
     const struct sl_device_config *device = &l->config.devices[w->device];
     const int threads = SL_MIN((int)SL_MAX(device->n_cores, 1u), sl_threads_default());
     sl_kernels_set_threads(threads);
-    SL_TRY(sl_dataset_open_recorded(l->config.dataset, SL_TAKES_SHARD | SL_TAKES_TYPES,
-                                    w->told.record, threads, &l->dataset));
+    SL_TRY(sl_dataset_open_recorded(l->config.dataset, SL_TAKES_SHARD, w->told.record, threads,
+                                    &l->dataset));
     SL_TRY(sl_config_choose_items(&l->config, &l->dataset));
     SL_TRY(sl_config_find_relations(&l->config, &l->dataset.typed));
     SL_TRY(sl_schema_init(&l->schema, &l->dataset.typed, &l->config));

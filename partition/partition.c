@@ -249,8 +249,8 @@ int sl_partition_make(struct sl_partition *p)
     sl_interrupt_catch();
     int rc = sl_failpoint_init();
     if (rc == SL_OK)
-        rc = sl_dataset_open(p->dataset, SL_NEED_TOPOLOGY | SL_NEED_TRAIN | SL_TAKES_TYPES,
-                             SL_CHECK_CACHED, 0, &w->ds);
+        rc = sl_dataset_open(p->dataset, SL_NEED_TOPOLOGY | SL_NEED_TRAIN, SL_CHECK_CACHED, 0,
+                             &w->ds);
     if (rc == SL_OK)
         rc = refuse_shards(w);
     if (rc == SL_OK)

@@ -61,7 +61,7 @@ int sl_topology_open(struct sl_topology *t, const char *path, const char *record
 {
     memset(t, 0, sizeof *t);
     // Whether labels are there where the job needs some has been seen by who started it.
-    need |= SL_NEED_TOPOLOGY | SL_TAKES_SHARD | SL_TAKES_TYPES;
+    need |= SL_NEED_TOPOLOGY | SL_TAKES_SHARD;
     SL_TRY(record ? sl_dataset_open_recorded(path, need, record, threads, &t->dataset)
                   : sl_dataset_open(path, need, SL_CHECK_CACHED, threads, &t->dataset));
     const struct sl_dataset *ds = &t->dataset;

@@ -82,14 +82,7 @@ class DglPairs(Pairs, peers.Dgl):
             reverse_eids=self.back if symmetric else None,
             negative_sampler=dl.negative_sampler.Uniform(1),
         )
-        loader = dl.DataLoader(
-            self.graph, self.items, sampler, batch_size=self.job.batch, shuffle=True,
-            num_workers=self.job.workers, persistent_workers=self.job.workers > 0,
-        )
-        if self.job.pinned:
-            n, cores = self.job.workers, self.job.cores
-            self.pins.enter_context(loader.enable_cpu_affinity(cores[:n], cores[n:], verbose=False))
-        return loader
+        return self.pin(dl.DataLoader(self.graph, self.items, sampler, **self.settings()))
 
     def batches(self, gathers):
         for _, positive, negative, blocks in self.loader(gathers):
@@ -123,15 +116,10 @@ class PyGPairs(Pairs, peers.PyG):
         data = Data(edge_index=self.edge_index, num_nodes=len(self.x))
         if gathers:
             data.x = self.x
-        loader = LinkNeighborLoader(
+        return self.pin(LinkNeighborLoader(
             data, num_neighbors=self.job.fanout, edge_label_index=self.pairs,
-            neg_sampling="binary", batch_size=self.job.batch, shuffle=True, is_sorted=True,
-            num_workers=self.job.workers, persistent_workers=self.job.workers > 0,
-        )
-        if self.job.pinned:
-            cores = self.job.cores[: self.job.workers]
-            self.pins.enter_context(loader.enable_cpu_affinity(cores))
-        return loader
+            neg_sampling="binary", is_sorted=True, **self.settings(),
+        ))
 
     def batches(self, gathers):
         for batch in self.loader(gathers):

@@ -96,6 +96,7 @@ class Peer:
         self.job, self.x, self.y = job, saved["x"], saved["y"]
         self.train, self.val = saved["train"], saved["val"]  # val None: accuracy() is not asked for
         self.classes = int(self.y.max()) + 1
+        self.device = torch.device("cpu")
         self.loaders = {}
         self.pins = contextlib.ExitStack()
 
@@ -116,6 +117,12 @@ class Peer:
         if gathers not in self.loaders:
             self.loaders[gathers] = self.make_loader(gathers)
         return self.loaders[gathers]
+
+    def settings(self):
+        """Of any loader of torch's kind."""
+        n = self.job.workers
+        return {"batch_size": self.job.batch, "shuffle": True, "num_workers": n,
+                "persistent_workers": n > 0}
 
 
 class Dgl(Peer):
@@ -145,10 +152,9 @@ class Dgl(Peer):
         features = {"prefetch_node_feats": ["feat"], "prefetch_labels": ["label"]}
         fanout = self.job.fanout[::-1]  # DGL names the hop next to the seeds last
         sampler = dl.NeighborSampler(fanout, **(features if gathers else {}))
-        loader = dl.DataLoader(
-            self.graph, self.train, sampler, batch_size=self.job.batch, shuffle=True,
-            num_workers=self.job.workers, persistent_workers=self.job.workers > 0,
-        )
+        return self.pin(dl.DataLoader(self.graph, self.train, sampler, **self.settings()))
+
+    def pin(self, loader):
         if self.job.pinned:
             n, cores = self.job.workers, self.job.cores
             self.pins.enter_context(loader.enable_cpu_affinity(cores[:n], cores[n:], verbose=False))
@@ -236,11 +242,12 @@ class PyG(Peer):
         data = Data(edge_index=self.edge_index, num_nodes=len(self.y))
         if gathers:
             data.x, data.y = self.x, self.y
-        loader = NeighborLoader(
-            data, num_neighbors=self.job.fanout, input_nodes=self.train, batch_size=self.job.batch,
-            shuffle=True, num_workers=self.job.workers, persistent_workers=self.job.workers > 0,
-            pin_memory=self.device.type == "cuda", is_sorted=True,
-        )
+        return self.pin(NeighborLoader(
+            data, num_neighbors=self.job.fanout, input_nodes=self.train, is_sorted=True,
+            pin_memory=self.device.type == "cuda", **self.settings(),
+        ))
+
+    def pin(self, loader):
         if self.job.pinned and self.device.type == "cpu":
             cores = self.job.cores[: self.job.workers]
             self.pins.enter_context(loader.enable_cpu_affinity(cores))

@@ -91,15 +91,10 @@ class PyGTyped(Typed, peers.PyG):
     def make_loader(self, gathers):
         from torch_geometric.loader import NeighborLoader
 
-        loader = NeighborLoader(
+        return self.pin(NeighborLoader(
             self.data, num_neighbors=self.job.fanout, input_nodes=(self.first, self.train),
-            batch_size=self.job.batch, shuffle=True, num_workers=self.job.workers,
-            persistent_workers=self.job.workers > 0, is_sorted=True,
-        )
-        if self.job.pinned:
-            cores = self.job.cores[: self.job.workers]
-            self.pins.enter_context(loader.enable_cpu_affinity(cores))
-        return loader
+            is_sorted=True, **self.settings(),
+        ))
 
     def batches(self, gathers):
         for batch in self.loader(gathers):
@@ -209,14 +204,8 @@ class DglTyped(Typed, peers.Dgl):
             prefetch_node_feats={name: ["feat"] for name in self.widths},
             prefetch_labels={self.first: ["label"]},
         )
-        loader = dl.DataLoader(
-            self.data, {self.first: self.train}, sampler, batch_size=self.job.batch, shuffle=True,
-            num_workers=self.job.workers, persistent_workers=self.job.workers > 0,
-        )
-        if self.job.pinned:
-            n, cores = self.job.workers, self.job.cores
-            self.pins.enter_context(loader.enable_cpu_affinity(cores[:n], cores[n:], verbose=False))
-        return loader
+        seeds = {self.first: self.train}
+        return self.pin(dl.DataLoader(self.data, seeds, sampler, **self.settings()))
 
     def batches(self, gathers):
         for _, _, blocks in self.loader(gathers):

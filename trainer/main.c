@@ -59,7 +59,7 @@ static int prepare(struct program *p)
     int threads = (int)p->config.devices[w->device].n_cores;
     sl_kernels_set_threads(threads);
     SL_TRY(sl_compute_open(&p->config.devices[w->device], &p->compute));
-    const unsigned need = sl_config_needs(&p->config) | SL_TAKES_SHARD | SL_TAKES_TYPES;
+    const unsigned need = sl_config_needs(&p->config) | SL_TAKES_SHARD;
     SL_TRY(sl_dataset_open_recorded(p->config.dataset, need, w->told.record, threads, &p->dataset));
     sl_config_choose_features(&p->config, &p->dataset);
     SL_TRY(sl_config_choose_items(&p->config, &p->dataset));

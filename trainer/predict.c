@@ -172,7 +172,7 @@ static int prepare(struct program *p)
     if (p->a.threads)
         sl_kernels_set_threads((int)p->a.threads);
     SL_TRY(sl_predict_device_open(p->a.device, p->a.gpu_memory, &p->compute));
-    const unsigned need = sl_config_needs_to_predict(&p->config) | SL_TAKES_TYPES |
+    const unsigned need = sl_config_needs_to_predict(&p->config) |
                           (p->a.describe ? SL_TAKES_SHARD | SL_TAKES_DESCRIBED : 0);
     SL_TRY(sl_dataset_open_recorded(p->config.dataset, need, p->told.record, (int)p->a.threads,
                                     &p->dataset));

@@ -179,7 +179,7 @@ static int open_dataset(struct sl_job *job)
 {
     const struct sl_config *config = &job->config;
     const char *record = job->options.dataset_record;
-    unsigned need = sl_config_needs(config) | SL_TAKES_TYPES;
+    unsigned need = sl_config_needs(config);
     char path[sizeof config->dataset];
     snprintf(path, sizeof path, "%s", config->dataset);
     if (job->options.nodes > 1) {

@@ -133,8 +133,6 @@ enum sl_dataset_need {
     SL_NEED_EDGE_FEATURES = 256,
     // Whoever gives this looks for features by ds->shard. For others a shard is an error.
     SL_TAKES_SHARD = 32,
-    // Whoever gives this goes by ds->typed. For others a graph of several types is an error.
-    SL_TAKES_TYPES = 64,
     // Whoever gives this reads sizes where ds->described. For others such a data set is an error.
     SL_TAKES_DESCRIBED = 512,
 };

@@ -92,8 +92,6 @@ int sl_dataset_validate_shard(const struct sl_dataset *ds);
 // "types", "relations" and "label_type" of metadata.json, at `path`, into ds->typed. ds->n_nodes
 // and n_edges are set.
 int sl_dataset_read_types(const struct cJSON *json, const char *path, struct sl_dataset *ds);
-// SL_EUNSUPPORTED for a typed graph where SL_TAKES_TYPES is not needed.
-int sl_dataset_refuse_types(const struct sl_dataset *ds, unsigned need);
 // Types and shapes of features; sets those of each type.
 int sl_dataset_check_types(struct sl_dataset *ds);
 // SL_EFORMAT for a file WHAT.*.npy that is none of `files`, those of all relations.

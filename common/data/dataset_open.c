@@ -271,7 +271,6 @@ static int open_all(struct sl_dataset *ds, struct sl_dataset_metadata *m, const 
     sl_dataset_faults_begin(ds->files);
     SL_TRY(sl_dataset_metadata_read(ds, trust->known, m));
     SL_TRY(sl_dataset_refuse_shard(ds, need));
-    SL_TRY(sl_dataset_refuse_types(ds, need));
     SL_TRY(sl_dataset_take_described(ds, need));
     if (ds->described) { // metadata.json is all of it, and has been compared
         ds->digest = sl_dataset_digest(ds, m);

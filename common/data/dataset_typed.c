@@ -380,20 +380,6 @@ int sl_dataset_read_types(const cJSON *json, const char *path, struct sl_dataset
     return refuse_keys(&in, json, ds);
 }
 
-int sl_dataset_refuse_types(const struct sl_dataset *ds, unsigned need)
-{
-    const struct sl_typed *t = &ds->typed;
-    if (t->n_types == 0 || need & SL_TAKES_TYPES)
-        return SL_OK;
-    return sl_fail(
-        SL_EUNSUPPORTED,
-        "data set %s: has several types (%u of vertices, %u relations), which jobs, `sluice "
-        "inspect`, `featurize`, `reorder`, `partition`, `split-edges`, `predict`, `embed` and "
-        "`retrieve` read and nothing else does yet: import one relation of its source (`sluice "
-        "import edgelist`, with --bipartite where it joins two types)",
-        ds->path, t->n_types, t->n_relations);
-}
-
 // ---- files --------------------------------------------------------------------------------------
 
 // The next of ds->files->typed, which is named: *missing: it does not exist.

@@ -18,14 +18,12 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "common/base/bits.h"
 #include "common/base/clock.h"
 #include "common/base/error.h"
-#include "common/base/philox.h"
 #include "common/base/simd.h"
 #include "common/base/threads.h"
 #include "kernels/kernels.h"
-#include "tests/bench/bench.h"
+#include "tests/bench/made.h"
 #include "trainer/model/row_step.h"
 
 enum { ROUNDS_MAX = 1001, WARM_UP = 2 };
@@ -39,11 +37,6 @@ struct options {
 struct times {
     double find, step, scattered, sorted;
 };
-
-static uint32_t word(uint64_t stream, uint64_t i)
-{
-    return sl_philox(1, (uint32_t)i, (uint32_t)(i >> 32), (uint32_t)stream, 0).w[0];
-}
 
 // Different rows in no order: a third of the draws go to the first tenth.
 static void meet(const struct sl_row_table *t, uint32_t cell, uint32_t met, uint8_t *seen)

@@ -14,17 +14,13 @@
  * (kernels/cpu/gemm_list.c). The last line is a JSON object.
  */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "common/base/bits.h"
 #include "common/base/clock.h"
-#include "common/base/philox.h"
 #include "kernels/cpu/cpu_internal.h"
 #include "kernels/kernels.h"
-#include "tests/bench/bench.h"
+#include "tests/bench/made.h"
 #include "trainer/model/model.h"
-#include "tests/arguments.h"
 
 enum { ROUNDS_MAX = 1001, WARM_UP = 2, HOPS = 3, FEATURES = 128, CLASSES = 40 };
 
@@ -47,28 +43,7 @@ struct options {
     enum sl_cpu_lists lists;
 };
 
-// Word i of a stream.
-static uint32_t word(uint32_t stream, uint64_t i)
-{
-    return sl_philox(1, (uint32_t)i, (uint32_t)(i >> 32), stream, 0).w[0];
-}
-
-static float *random_floats(uint32_t stream, uint64_t n, float bound)
-{
-    float *x = must(sl_pages_alloc(n * sizeof *x));
-    for (uint64_t i = 0; i < n; i++)
-        x[i] = (2 * sl_rng_unit(word(stream, i)) - 1) * bound;
-    return x;
-}
-
 // ---- the block ----------------------------------------------------------------------------------
-
-static uint64_t place(uint64_t *at, uint64_t words)
-{
-    uint64_t offset = *at;
-    *at = sl_align_up(offset + words * sizeof(uint32_t), 64);
-    return offset;
-}
 
 static void set_sizes(struct sl_block *b, uint32_t shrink, uint32_t flags)
 {
@@ -166,18 +141,6 @@ static double train_once(struct step *s, const float *params, const struct sl_bl
     return (double)(sl_thread_cpu_ns() - start) * 1e-9;
 }
 
-// FNV-1a over the bits.
-static uint64_t digest(const float *x, uint64_t n)
-{
-    uint64_t h = 0xcbf29ce484222325u;
-    for (uint64_t i = 0; i < n; i++) {
-        uint32_t bits;
-        memcpy(&bits, &x[i], sizeof bits);
-        h = (h ^ bits) * 0x100000001b3u;
-    }
-    return h;
-}
-
 static void run(const struct options *o)
 {
     static struct step steps[SL_COUNT_OF(precisions)];
@@ -199,7 +162,7 @@ static void run(const struct options *o)
         qsort(seconds, o->rounds, sizeof *seconds, by_value);
         printf("  %s  median %7.2f ms  fastest %7.2f ms  gradient %016llx\n", precisions[p],
                seconds[o->rounds / 2] * 1e3, seconds[0] * 1e3,
-               (unsigned long long)digest(steps[p].gradient, steps[p].model.n_params));
+               (unsigned long long)digest_floats(steps[p].gradient, steps[p].model.n_params));
         size_t at = strlen(json);
         snprintf(json + at, sizeof json - at, ", \"%s_s\": %.6f, \"%s_fastest_s\": %.6f",
                  precisions[p], seconds[o->rounds / 2], precisions[p], seconds[0]);

@@ -9,15 +9,11 @@
  * digest of the gradient's bits. The last line is a JSON object.
  */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "common/base/bits.h"
 #include "common/base/clock.h"
-#include "common/base/philox.h"
 #include "kernels/kernels.h"
-#include "tests/arguments.h"
-#include "tests/bench/bench.h"
+#include "tests/bench/made.h"
 #include "trainer/feed/typed_block.h"
 #include "trainer/model/model.h"
 
@@ -49,34 +45,14 @@ struct options {
     uint32_t kind, rounds;
 };
 
-static uint32_t word(uint32_t stream, uint64_t i)
-{
-    return sl_philox(1, (uint32_t)i, (uint32_t)(i >> 32), stream, 0).w[0];
-}
-
-static float *random_floats(uint32_t stream, uint64_t n, float bound)
-{
-    float *x = must(sl_pages_alloc(n * sizeof *x));
-    for (uint64_t i = 0; i < n; i++)
-        x[i] = (2 * sl_rng_unit(word(stream, i)) - 1) * bound;
-    return x;
-}
-
-static uint64_t room(uint64_t *at, uint64_t bytes)
-{
-    const uint64_t offset = *at;
-    *at = sl_align_up(offset + bytes, (uint64_t)64);
-    return offset;
-}
-
 // The run of a relation in a hop, and its edges at `base` unless that is NULL.
 static struct sl_block_run make_run(uint32_t h, uint32_t r, char *base, uint64_t *at)
 {
     const uint32_t n_dst = KNOWN[relations[r].target][h];
     struct sl_block_run run = {
         .hop = h, .relation = r, .n_dst = n_dst, .n_edges = n_dst * DEGREE[r]};
-    run.indptr_offset = room(at, (n_dst + 1ull) * 4);
-    run.indices_offset = room(at, run.n_edges * 4ull);
+    run.indptr_offset = place(at, n_dst + 1ull);
+    run.indices_offset = place(at, run.n_edges);
     if (!base)
         return run;
     uint32_t *indptr = (uint32_t *)(void *)(base + run.indptr_offset);
@@ -113,10 +89,10 @@ static uint64_t make_block(char *base)
     }
     for (uint32_t h = 0; h < HOPS; h++)
         b.hop[h].n_dst = b.n_nodes[h];
-    b.nodes_offset = room(&at, b.n_input * 4ull);
-    b.label_offset = room(&at, b.n_seeds * 4ull);
-    head.runs_offset = room(&at, sizeof runs);
-    b.typed_offset = room(&at, sizeof head + sizeof parts);
+    b.nodes_offset = place(&at, b.n_input);
+    b.label_offset = place(&at, b.n_seeds);
+    head.runs_offset = place(&at, sizeof runs / 4);
+    b.typed_offset = place(&at, (sizeof head + sizeof parts) / 4);
     b.bytes = at;
     if (!base)
         return at;
@@ -128,17 +104,6 @@ static uint64_t make_block(char *base)
     memcpy(base + b.typed_offset + sizeof head, parts, sizeof parts);
     must_ok(sl_typed_block_check((struct sl_block *)(void *)base, &typed));
     return at;
-}
-
-static uint64_t digest(const float *x, uint64_t n) // FNV-1a over the bits
-{
-    uint64_t h = 0xcbf29ce484222325u;
-    for (uint64_t i = 0; i < n; i++) {
-        uint32_t bits;
-        memcpy(&bits, &x[i], sizeof bits);
-        h = (h ^ bits) * 0x100000001b3u;
-    }
-    return h;
 }
 
 static void run(const struct options *o)
@@ -173,7 +138,7 @@ static void run(const struct options *o)
            "gradient %016llx\n",
            kind, b->n_seeds, b->n_input, (unsigned long long)b->n_edges,
            seconds[o->rounds / 2] * 1e3, seconds[0] * 1e3,
-           (unsigned long long)digest(gradient, model.n_params));
+           (unsigned long long)digest_floats(gradient, model.n_params));
     printf("{\"bench\": \"typed_step\", \"kind\": \"%s\", \"s\": %.6f, \"fastest_s\": %.6f}\n",
            kind, seconds[o->rounds / 2], seconds[0]);
     sl_model_fini(&model);

@@ -7,12 +7,12 @@ import numpy as np
 
 from tensors import read_tensors
 
+from edge_papers import papers as papers_of_edges
 from harness import Skip, accuracies, cases, fingerprint, read_json, small_job, whole
 from test_bad_input import refused
 from test_cuda import CPU, PLUGIN, SANITIZED, gpu, run
 from test_external import begin, borrow, lines
 from test_typed_cache import held
-from test_typed_edges import papers as papers_of_edges
 from test_typed_jobs import METAPATHS, papers
 from test_typed_links import ALONG as LINKED, tastes
 from test_typed_store import rows_of, striped, wide

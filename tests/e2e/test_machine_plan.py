@@ -5,9 +5,9 @@ import os
 
 import numpy as np
 
+from edge_papers import job as edge_job
 from harness import ROOT, cases, read_json, small_job
 from test_bad_input import refused
-from test_typed_edges import job as edge_job
 from test_typed_jobs import job, papers
 
 JOB = os.path.join(ROOT, "config/examples/igbh-rgat.json")

@@ -10,6 +10,7 @@ import signal
 
 import numpy as np
 
+from edge_papers import papers as papers_of_edges
 from harness import cases, whole
 from test_bad_input import refused
 from test_cuda import CPU, PLUGIN, SANITIZED, gpu, gpu_job
@@ -17,7 +18,6 @@ from test_cuda import run as run_job
 from test_cuda_config import GIB, Machine
 from test_cuda_config import gpu as pretend_gpu
 from test_predict import trained, writers
-from test_typed_edges import papers as papers_of_edges
 from test_typed_jobs import WALKS, papers
 from test_typed_jobs import job as typed_job
 from test_typed_links import tastes

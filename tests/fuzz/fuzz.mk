@@ -34,6 +34,7 @@ FUZZ_UNUSED := interrupt memory stopped layout options progress sentence table c
 FUZZ_PARTS  := $(foreach l,base text schema data device arena bus config page http,$(SRC_$(l))) \
                $(foreach f,checkpoint checkpoint_check early_stopping exit_status history link_bytes link_metrics metrics params placement plan ranking report resume row_files rundir score_order snapshot,$(or $(wildcard broker/*/$(f).c),$(error FUZZ_PARTS: broker has no $(f).c))) \
                $(patsubst %,dataset/%.c,array_reader edge_columns edge_heading line_fields pickle torch_file yaml_reader zip_reader)
+$(foreach f,$(FUZZ_UNUSED),$(if $(filter %/$(f).c,$(FUZZ_PARTS)),,$(error FUZZ_UNUSED: no part is named $(f).c)))
 FUZZ_OBJ    := $(patsubst %.c,$(FUZZ_O)/obj/%.o,$(filter-out $(foreach f,$(FUZZ_UNUSED),%/$(f).c),$(FUZZ_PARTS)) tests/fuzz/fuzz.c) \
                $(PROTO_bus:%.proto=$(FUZZ_O)/obj/%.pb-c.o)
 

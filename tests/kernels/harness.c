@@ -145,6 +145,17 @@ void t_same_bits(struct suite *t, const char *what, const void *got, const void 
              gw, ww);
 }
 
+void t_same_results(struct suite *t, const char *what, const struct sl_loss_result *a,
+                    const struct sl_loss_result *b)
+{
+    t_expect(t,
+             a->loss == b->loss && a->weight == b->weight && a->correct == b->correct &&
+                 a->counted == b->counted,
+             "%s: loss %.17g, weight %.17g, %llu correct: wanted %.17g, %.17g, %llu", what, a->loss,
+             a->weight, (unsigned long long)a->correct, b->loss, b->weight,
+             (unsigned long long)b->correct);
+}
+
 void t_close(struct suite *t, const char *what, const float *got, const float *want, size_t n,
              double relative, double absolute)
 {

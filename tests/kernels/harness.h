@@ -70,6 +70,10 @@ void t_same_bits(struct suite *t, const char *what, const void *got, const void 
             first = got;                                                                           \
     } while (0)
 
+// Two results of a loss, bit for bit.
+void t_same_results(struct suite *t, const char *what, const struct sl_loss_result *a,
+                    const struct sl_loss_result *b);
+
 // |got - want| <= relative * |want| + absolute for every element; NaN equals NaN.
 void t_close(struct suite *t, const char *what, const float *got, const float *want, size_t n,
              double relative, double absolute);

@@ -25,17 +25,6 @@ static void close_results(struct suite *t, const struct sl_loss_result *got,
              "weight %.17g, wanted %.17g", got->weight, want->weight);
 }
 
-static void same_results(struct suite *t, const char *what, const struct sl_loss_result *a,
-                         const struct sl_loss_result *b)
-{
-    t_expect(t,
-             a->loss == b->loss && a->weight == b->weight && a->correct == b->correct &&
-                 a->counted == b->counted,
-             "%s: loss %.17g, weight %.17g, %llu correct: wanted %.17g, %.17g, %llu", what, a->loss,
-             a->weight, (unsigned long long)a->correct, b->loss, b->weight,
-             (unsigned long long)b->correct);
-}
-
 // ---- softmax_xent -------------------------------------------------------------------------------
 
 enum { PLAIN, TIES, LARGE, KINDS };
@@ -77,9 +66,9 @@ static void compare_xent(struct suite *t, uint64_t rows, uint32_t classes, int k
         t_expect_ok(t, rc, "dev");
         t_close(t, "dlogits", got, want, count, 2e-5, 4e-6);
         close_results(t, &result, &want_result, 4 * (double)rows);
-        same_results(t, "with a gradient", &result, &evaluated);
+        t_same_results(t, "with a gradient", &result, &evaluated);
         if (threads != t_threads)
-            same_results(t, "with more threads", &result, &first);
+            t_same_results(t, "with more threads", &result, &first);
         first = result;
     }
     t_end(t);
@@ -234,9 +223,9 @@ static void compare_elements(struct suite *t, const char *name, loss_slot *slot,
         t_expect_ok(t, rc, "dev");
         t_close(t, "gradient", got, want, count, 1e-6, 1e-6);
         close_results(t, &result, &want_result, 0);
-        same_results(t, "with a gradient", &result, &evaluated);
+        t_same_results(t, "with a gradient", &result, &evaluated);
         if (threads != t_threads)
-            same_results(t, "with more threads", &result, &first);
+            t_same_results(t, "with more threads", &result, &first);
         first = result;
     }
     t_end(t);

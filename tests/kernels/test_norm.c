@@ -86,35 +86,46 @@ static void repeats(struct suite *t, const struct outputs *got, struct outputs *
     T_REPEATS(t, "dbeta", got->dbeta, first->dbeta, columns);
 }
 
+static struct sl_norm_args forward_of(const struct norm_case *c, const struct outputs *o)
+{
+    return (struct sl_norm_args){.rows = c->rows,
+                                 .dim = c->dim,
+                                 .eps = 1e-5f,
+                                 .x = c->in_place ? o->y : c->x,
+                                 .gamma = c->gamma,
+                                 .beta = c->beta,
+                                 .y = o->y,
+                                 .mean = o->mean,
+                                 .inverse = o->inverse};
+}
+
+static struct sl_norm_grad_args backward_of(const struct norm_case *c, const struct outputs *o,
+                                            const float *mean, const float *inverse)
+{
+    return (struct sl_norm_grad_args){.rows = c->rows,
+                                      .dim = c->dim,
+                                      .x = c->x,
+                                      .gamma = c->gamma,
+                                      .mean = mean,
+                                      .inverse = inverse,
+                                      .dy = c->in_place ? o->dx : c->dy,
+                                      .dx = o->dx,
+                                      .dgamma = o->dgamma,
+                                      .dbeta = o->dbeta};
+}
+
 static void run_bn(struct suite *t, const struct sl_kernels *k, const struct norm_case *c,
                    struct outputs *o)
 {
     size_t bytes = c->rows * c->dim * sizeof(float);
     if (c->in_place)
         memcpy(o->y, c->x, bytes);
-    struct sl_norm_args forward = {.rows = c->rows,
-                                   .dim = c->dim,
-                                   .eps = 1e-5f,
-                                   .x = c->in_place ? o->y : c->x,
-                                   .gamma = c->gamma,
-                                   .beta = c->beta,
-                                   .y = o->y,
-                                   .mean = o->mean,
-                                   .inverse = o->inverse,
-                                   .variance = o->variance};
+    struct sl_norm_args forward = forward_of(c, o);
+    forward.variance = o->variance;
     t_expect_ok(t, k->batch_norm(&forward, t_ws(t, k)), k->name);
     if (c->in_place)
         memcpy(o->dx, c->dy, bytes);
-    struct sl_norm_grad_args backward = {.rows = c->rows,
-                                         .dim = c->dim,
-                                         .x = c->x,
-                                         .gamma = c->gamma,
-                                         .mean = o->mean,
-                                         .inverse = o->inverse,
-                                         .dy = c->in_place ? o->dx : c->dy,
-                                         .dx = o->dx,
-                                         .dgamma = o->dgamma,
-                                         .dbeta = o->dbeta};
+    struct sl_norm_grad_args backward = backward_of(c, o, o->mean, o->inverse);
     t_expect_ok(t, k->batch_norm_backward(&backward, t_ws(t, k)), k->name);
     // Without gradients of parameters the rest is the same.
     float *dx = t_alloc(t, bytes, 0);
@@ -211,15 +222,7 @@ static void run_ln(struct suite *t, const struct sl_kernels *k, const struct nor
         memcpy(o->y, c->x, bytes);
         memcpy(o->dx, c->dy, bytes);
     }
-    struct sl_norm_args forward = {.rows = c->rows,
-                                   .dim = c->dim,
-                                   .eps = 1e-5f,
-                                   .x = c->in_place ? o->y : c->x,
-                                   .gamma = c->gamma,
-                                   .beta = c->beta,
-                                   .y = o->y,
-                                   .mean = o->mean,
-                                   .inverse = o->inverse};
+    struct sl_norm_args forward = forward_of(c, o);
     t_expect_ok(t, k->layer_norm(&forward), k->name);
     float *y = t_alloc(t, bytes, 0);
     forward.x = c->x;
@@ -227,16 +230,7 @@ static void run_ln(struct suite *t, const struct sl_kernels *k, const struct nor
     forward.mean = forward.inverse = NULL;
     t_expect_ok(t, k->layer_norm(&forward), k->name);
     t_same_bits(t, "y without mean and inverse", y, o->y, bytes);
-    struct sl_norm_grad_args backward = {.rows = c->rows,
-                                         .dim = c->dim,
-                                         .x = c->x,
-                                         .gamma = c->gamma,
-                                         .mean = mean,
-                                         .inverse = inverse,
-                                         .dy = c->in_place ? o->dx : c->dy,
-                                         .dx = o->dx,
-                                         .dgamma = o->dgamma,
-                                         .dbeta = o->dbeta};
+    const struct sl_norm_grad_args backward = backward_of(c, o, mean, inverse);
     t_expect_ok(t, k->layer_norm_backward(&backward, t_ws(t, k)), k->name);
 }
 

@@ -37,17 +37,6 @@ static float *random_weights(struct suite *t, float *scores, size_t n)
     return weight;
 }
 
-static void same_results(struct suite *t, const char *what, const struct sl_loss_result *a,
-                         const struct sl_loss_result *b)
-{
-    t_expect(t,
-             a->loss == b->loss && a->weight == b->weight && a->correct == b->correct &&
-                 a->counted == b->counted,
-             "%s: loss %.17g, weight %.17g, %llu correct: wanted %.17g, %.17g, %llu", what, a->loss,
-             a->weight, (unsigned long long)a->correct, b->loss, b->weight,
-             (unsigned long long)b->correct);
-}
-
 static void close_results(struct suite *t, const struct sl_loss_result *got,
                           const struct sl_loss_result *want)
 {
@@ -96,9 +85,9 @@ static void compare_loss(struct suite *t, size_t s, enum sl_pair_loss loss, int 
         t_close(t, "dscore", args.dscore, want, n, kind == LARGE ? 2e-3 : 1e-5,
                 2e-6 * (1 + per) + (kind == LARGE ? 2e-3 : 0));
         close_results(t, &result, &want_result);
-        same_results(t, "with a gradient", &result, &evaluated);
+        t_same_results(t, "with a gradient", &result, &evaluated);
         if (first)
-            same_results(t, "with more threads", &result, &first_result);
+            t_same_results(t, "with more threads", &result, &first_result);
         first_result = result;
         T_REPEATS(t, "dscore", args.dscore, first, bytes);
     }

@@ -387,8 +387,7 @@ static void make_typed(void)
 
 static int open_typed(struct sl_dataset *ds)
 {
-    return sl_dataset_open(dir, SL_NEED_TOPOLOGY | SL_NEED_FEATURES | SL_TAKES_TYPES, SL_CHECK_FULL,
-                           2, ds);
+    return sl_dataset_open(dir, SL_NEED_TOPOLOGY | SL_NEED_FEATURES, SL_CHECK_FULL, 2, ds);
 }
 
 // Rows of a type by a reader, of which it knows all types.
@@ -431,13 +430,12 @@ LOOP_TEST(each_type_has_stripes_of_its_own, 1, 4)
     // What was validated is opened again, and what has changed since is told.
     char *record = sl_dataset_record(&ds);
     struct sl_dataset again;
-    must(sl_dataset_open_recorded(dir, SL_NEED_TOPOLOGY | SL_TAKES_TYPES, record, 2, &again));
+    must(sl_dataset_open_recorded(dir, SL_NEED_TOPOLOGY, record, 2, &again));
     sl_dataset_close(&again);
     const char *path = sl_dataset_stripes(ds.files, 2)->file[0].path;
     ck_assert_int_eq(truncate(path, SL_STRIPE_HEAD_BYTES), 0);
-    ck_assert_int_eq(
-        sl_dataset_open_recorded(dir, SL_NEED_TOPOLOGY | SL_TAKES_TYPES, record, 2, &again),
-        SL_ECHANGED);
+    ck_assert_int_eq(sl_dataset_open_recorded(dir, SL_NEED_TOPOLOGY, record, 2, &again),
+                     SL_ECHANGED);
     assert_message_has(path);
     free(record);
     sl_dataset_close(&ds);

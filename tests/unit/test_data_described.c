@@ -13,7 +13,7 @@
 #define PLAIN(sizes, what)                                                                         \
     "\"num_nodes\": " sizes ", \"num_edges\": 5000000000, \"described\": " what
 
-enum { NEED = SL_NEED_TRAINING | SL_TAKES_TYPES | SL_TAKES_DESCRIBED };
+enum { NEED = SL_NEED_TRAINING | SL_TAKES_DESCRIBED };
 
 static void write_metadata(const char *keys)
 {

@@ -53,7 +53,7 @@ static void typed_begin(void)
 
 static int open_it(enum sl_dataset_check check, struct sl_dataset *ds)
 {
-    return sl_dataset_open(dir, SL_NEED_TRAINING | SL_TAKES_TYPES, check, 2, ds);
+    return sl_dataset_open(dir, SL_NEED_TRAINING, check, 2, ds);
 }
 
 static void refused(int code, const char *a, const char *b)
@@ -112,15 +112,6 @@ TEST(loops_are_of_one_type)
     sl_dataset_close(&ds);
 }
 
-TEST(whoever_does_not_know_types_is_told)
-{
-    struct sl_dataset ds;
-    ck_assert_int_eq(sl_dataset_open(dir, SL_NEED_TOPOLOGY, SL_CHECK_FULL, 1, &ds),
-                     SL_EUNSUPPORTED);
-    assert_message_has("several types (3 of vertices, 4 relations)");
-    ck_assert_ptr_null(ds.files);
-}
-
 // ---- what is remembered -------------------------------------------------------------------------
 
 TEST(a_file_of_features_that_changes_is_named)
@@ -130,7 +121,7 @@ TEST(a_file_of_features_that_changes_is_named)
     char *record = sl_dataset_record(&ds);
     must(sl_dataset_hold(&ds));
     must(sl_dataset_check_held(&ds));
-    must(sl_dataset_open_recorded(dir, SL_NEED_TRAINING | SL_TAKES_TYPES, record, 1, &again));
+    must(sl_dataset_open_recorded(dir, SL_NEED_TRAINING, record, 1, &again));
     ck_assert_uint_eq(again.digest, ds.digest);
     ck_assert_uint_eq(again.max_degree, 2);
     sl_dataset_close(&again);
@@ -139,9 +130,8 @@ TEST(a_file_of_features_that_changes_is_named)
     fclose(f);
     ck_assert_int_eq(sl_dataset_check_held(&ds), SL_ECHANGED);
     assert_message_has("node_feat.venue.npy");
-    ck_assert_int_eq(
-        sl_dataset_open_recorded(dir, SL_NEED_TRAINING | SL_TAKES_TYPES, record, 1, &again),
-        SL_ECHANGED);
+    ck_assert_int_eq(sl_dataset_open_recorded(dir, SL_NEED_TRAINING, record, 1, &again),
+                     SL_ECHANGED);
     assert_message_has("node_feat.venue.npy");
     free(record);
     sl_dataset_close(&ds);
@@ -149,7 +139,7 @@ TEST(a_file_of_features_that_changes_is_named)
 
 // ---- times --------------------------------------------------------------------------------------
 
-enum { TIMED = SL_NEED_TOPOLOGY | SL_NEED_TIMES | SL_TAKES_TYPES };
+enum { TIMED = SL_NEED_TOPOLOGY | SL_NEED_TIMES };
 #define WRITES_TIME "edge_time.author.writes.paper.npy"
 #define CITES_TIME  "edge_time.paper.cites.paper.npy"
 
@@ -233,7 +223,7 @@ TEST(times_that_cannot_be)
 
 // ---- features of edges --------------------------------------------------------------------------
 
-enum { OF_EDGES = SL_NEED_TRAINING | SL_NEED_EDGE_FEATURES | SL_TAKES_TYPES };
+enum { OF_EDGES = SL_NEED_TRAINING | SL_NEED_EDGE_FEATURES };
 #define WRITES_FEAT "edge_feat.author.writes.paper.npy"
 #define CITES_FEAT  "edge_feat.paper.cites.paper.npy"
 
@@ -251,7 +241,7 @@ TEST(features_of_edges_are_by_relation)
     char *record = NULL;
     write_edge_features();
     for (int i = 0; i < 3; i++) {
-        const unsigned need = i < 2 ? OF_EDGES : SL_NEED_TOPOLOGY | SL_TAKES_TYPES;
+        const unsigned need = i < 2 ? OF_EDGES : SL_NEED_TOPOLOGY;
         must(record ? sl_dataset_open_recorded(dir, need, record, 1, &ds)
                     : sl_dataset_open(dir, need, SL_CHECK_FULL, 2, &ds));
         const struct sl_relation *r = ds.typed.relation;

@@ -157,42 +157,9 @@ LOOP_TEST(every_node_has_all_results_in_any_order, 1, 41)
     ck_assert_ptr_null(fake.first);
 }
 
-// Sends that are under way until they are let go: what is sent has to stay as it is.
-static struct {
-    const void *bytes;
-    struct sl_nodes_result was;
-    bool over;
-} slow;
-
-static int send_slowly(uint32_t to, enum sl_world_tag tag, const void *bytes, size_t n,
-                       struct sl_world_request *out)
-{
-    slow.bytes = bytes;
-    memcpy(&slow.was, bytes, sizeof slow.was);
-    well(fake_send(to, tag, bytes, n, out));
-    out->word[1] = 1;
-    return SL_OK;
-}
-
-static int receive_at_once(uint32_t from, enum sl_world_tag tag, void *bytes, size_t n,
-                           struct sl_world_request *out)
-{
-    out->word[1] = 0;
-    return fake_receive(from, tag, bytes, n, out);
-}
-
-static int test_slowly(struct sl_world_request *request)
-{
-    return request->word[1] && !slow.over ? SL_EAGAIN : fake_test(request);
-}
-
 TEST(what_is_on_its_way_stays_as_it_is)
 {
-    struct sl_world_table table = FAKE_TABLE;
-    table.send = send_slowly;
-    table.receive = receive_at_once;
-    table.test = test_slowly;
-    links[0].world.table = &table;
+    links_send_slowly(0);
     while (evaluate(0) || evaluate(1) || evaluate(2))
         ;
     for (int i = 0; i < 20; i++)
@@ -200,8 +167,8 @@ TEST(what_is_on_its_way_stays_as_it_is)
             poll_node(k);
     // All results of the others are here, but its own cannot leave: the phase is not over.
     ck_assert(!judge(0) && !judge(1));
-    ck_assert_uint_eq(slow.was.cell, 0);
-    ck_assert_mem_eq(slow.bytes, &slow.was, sizeof slow.was);
+    ck_assert_uint_eq(((const struct sl_nodes_result *)(const void *)slow.was)->cell, 0);
+    ck_assert_mem_eq(slow.bytes, slow.was, slow.n);
     slow.over = true;
     for (int i = 0; i < 20; i++)
         for (uint32_t k = 0; k < N; k++)

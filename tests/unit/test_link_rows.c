@@ -293,40 +293,12 @@ static uint32_t vertex_of(uint32_t part)
     return v;
 }
 
-// Sends that are under way until all are over.
-static struct {
-    uint32_t sent;
-    bool over;
-} slow;
-
-static int send_slowly(uint32_t to, enum sl_world_tag tag, const void *bytes, size_t n,
-                       struct sl_world_request *out)
-{
-    slow.sent++;
-    well(fake_send(to, tag, bytes, n, out));
-    out->word[1] = 1;
-    return SL_OK;
-}
-
-static int receive_at_once(uint32_t from, enum sl_world_tag tag, void *bytes, size_t n,
-                           struct sl_world_request *out)
-{
-    out->word[1] = 0;
-    return fake_receive(from, tag, bytes, n, out);
-}
-
-static int test_slowly(struct sl_world_request *request)
-{
-    return request->word[1] && !slow.over ? SL_EAGAIN : fake_test(request);
-}
-
 // Whoever asks more often than a node can answer at once waits, and loses nothing.
 TEST(no_more_answers_are_under_way_than_there_is_room_for)
 {
     enum { ASKS = SL_LINK_ANSWERS + 5 };
     struct sl_link_ask *m = calloc(1, sizeof *m + sizeof(uint32_t));
     struct sl_world_request r;
-    struct sl_world_table table = FAKE_TABLE;
     bool moved;
     open_two(5);
     *m = (struct sl_link_ask){SL_LINK_ASK_MAGIC, 77, 1, shards.row_bytes};
@@ -335,10 +307,7 @@ TEST(no_more_answers_are_under_way_than_there_is_room_for)
     be(0);
     for (int i = 0; i < ASKS; i++)
         well(fake_send(1, SL_WORLD_TAG_ASK, m, sizeof *m + sizeof v, &r));
-    table.send = send_slowly;
-    table.receive = receive_at_once;
-    table.test = test_slowly;
-    be(1)->world.table = &table;
+    links_send_slowly(1);
     for (int i = 0; i < 10 * ASKS; i++)
         well(sl_link_rows_poll(be(1), &moved));
     ck_assert_uint_eq(slow.sent, SL_LINK_ANSWERS);

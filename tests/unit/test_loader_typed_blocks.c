@@ -6,23 +6,7 @@
 
 // ---- the reference ------------------------------------------------------------------------------
 
-// Pairs of the linked relation whose edges, and their reverses, the batch in hand does not see.
 enum { GONE_MAX = 16 };
-static struct {
-    uint32_t n, linked, reverse;
-    uint32_t pair[GONE_MAX][2];
-} gone;
-
-static bool is_gone(uint32_t r, uint32_t source, uint32_t v)
-{
-    for (uint32_t i = 0; i < gone.n; i++) {
-        const uint32_t *pair = gone.pair[i];
-        if ((r == gone.linked && pair[0] == source && pair[1] == v) ||
-            (r == gone.reverse && pair[1] == source && pair[0] == v))
-            return true;
-    }
-    return false;
-}
 
 // A relation as a plain graph of all vertices, of which others than its targets have no edges, and
 // nobody those that are gone.
@@ -310,35 +294,8 @@ LOOP_TEST(memory_of_the_exact_size_is_enough, 0, SL_COUNT_OF(PLANS))
 // Types and a relation that say nothing change no integer.
 TEST(a_graph_of_one_relation_draws_what_a_plain_one_does)
 {
-    struct fixture graph = fixture_graph(N);
-    struct sl_dataset *ds = &graph.topology.dataset;
-    const struct sl_draw_plan plans[] = {PLANS[0], PLANS[3]};
-    struct sl_vertex_type type = {.n = N};
-    struct sl_relation relation = {.n_edges = ds->n_edges};
-    for (uint32_t i = 0; i < SL_COUNT_OF(plans); i++) {
-        const uint32_t last = plans[i].n_hops - 1;
-        struct sl_drawer d;
-        ds->typed = (struct sl_typed){0};
-        must(sl_drawer_init(&d, &graph.topology, sl_kernels_cpu()));
-        struct sl_block *plain = fixture_draw(&d, &plans[i], 1, 2, SEEDS, 9);
-        sl_drawer_fini(&d);
-        ds->typed = (struct sl_typed){
-            .n_types = 1, .n_relations = 1, .n_rows = N, .type = &type, .relation = &relation};
-        must(sl_drawer_init(&d, &graph.topology, sl_kernels_cpu()));
-        struct sl_block *b = fixture_draw(&d, &plans[i], 1, 2, SEEDS, 9);
-        ck_assert_mem_eq(b->n_nodes, plain->n_nodes, sizeof b->n_nodes);
-        ck_assert_mem_eq(sl_block_nodes(b), sl_block_nodes(plain), b->n_input * 4ull);
-        const struct sl_block_run *run = sl_block_find_run(b, last, 0);
-        ck_assert_uint_eq(run->n_edges, plain->hop[last].n_edges);
-        ck_assert_mem_eq(sl_run_indptr(sl_block_here(b), run),
-                         sl_view_indptr(sl_block_here(plain), last), run->n_dst * 4ull + 4);
-        ck_assert_mem_eq(sl_run_indices(sl_block_here(b), run),
-                         sl_view_indices(sl_block_here(plain), last), run->n_edges * 4ull);
-        sl_drawer_fini(&d);
-        free(plain);
-        free(b);
-    }
-    fixture_free(&graph);
+    expect_as_plain(&PLANS[0], NULL);
+    expect_as_plain(&PLANS[3], NULL);
 }
 
 // A draw depends on nothing that other relations have drawn.

@@ -1,19 +1,12 @@
 // Disjoint batches of typed graphs, also by time: whole blocks beside batches of one seed each, and
 // those beside ones of the graph as it was at the seed's time.
+#include "tests/unit/sampler_past.h"
 #include "tests/unit/sampler_types.h"
 #include "tests/unit/suite.h"
 
 enum { EPOCH = 3, BATCH = 4, BACK_ENDS = 2 };
 
-// Of the first and the third relation, few different ones; others have no times.
-static int64_t *edge_time, node_time[500];
-
-static int by_time(const void *a, const void *b)
-{
-    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
-}
-
+// The first and the third relation have few different times, the others none.
 static bool has_times(uint32_t r)
 {
     return r == 0 || r == 2;
@@ -156,90 +149,35 @@ LOOP_TEST(memory_of_the_exact_size_is_enough, 0, SL_COUNT_OF(PLANS))
 
 // ---- by time ------------------------------------------------------------------------------------
 
-// The graph as it was: of relations with times the edges that are not too late, or the last k.
-struct past {
-    struct sl_topology topology;
-    uint64_t *indptr, *edge_of;
-    int32_t *indices;
-    double *prefix;
-    struct sl_relation relation[RELATIONS];
-};
-
-static bool counts(const struct sl_draw_plan *plan, uint32_t seed, uint64_t e)
+static bool list_has_times(uint64_t list)
 {
-    return edge_time[e] < node_time[seed] ||
-           (!plan->time_strict && edge_time[e] == node_time[seed]);
+    return has_times(sl_typed_relation_of(&fx.topology.dataset.typed, list));
 }
 
-static void make_past(struct past *p, const struct sl_draw_plan *plan, uint32_t seed)
+static void rename_edges(struct sl_block *b, const struct sl_draw_plan *plan,
+                         const uint64_t *edge_of)
 {
-    const struct sl_dataset *ds = &fx.topology.dataset;
-    uint64_t n = 0;
-    p->indptr = fixture_alloc((ds->typed.n_rows + 1) * sizeof *p->indptr);
-    p->edge_of = fixture_alloc(ds->n_edges * sizeof *p->edge_of);
-    p->indices = fixture_alloc(ds->n_edges * sizeof *p->indices);
-    p->prefix = fixture_alloc(ds->n_edges * sizeof *p->prefix);
-    memcpy(p->relation, relations, sizeof relations);
-    for (uint64_t row = 0; row < ds->typed.n_rows; row++) {
-        const uint32_t r = sl_typed_relation_of(&ds->typed, row);
-        int64_t left = 0;
-        if (row == relations[r].first_row)
-            p->relation[r].first_edge = n;
-        p->indptr[row] = n;
-        for (uint64_t e = fx.indptr[row]; e < fx.indptr[row + 1]; e++)
-            left += counts(plan, seed, e);
-        for (uint64_t e = fx.indptr[row]; e < fx.indptr[row + 1]; e++) {
-            if (has_times(r) && !counts(plan, seed, e))
-                continue;
-            if (has_times(r) && plan->time == SL_TIME_LATEST && left-- > plan->fanout[0] &&
-                plan->fanout[0] >= 0)
-                continue;
-            p->edge_of[n] = e;
-            p->indices[n] = fx.indices[e];
-            p->prefix[n++] = fx.weight_prefix[e];
-        }
-    }
-    p->indptr[ds->typed.n_rows] = n;
-    p->topology = fx.topology;
-    p->topology.dataset.indptr = p->topology.view.indptr = p->indptr;
-    p->topology.dataset.indices = p->topology.view.indices = p->indices;
-    p->topology.dataset.n_edges = n;
-    p->topology.dataset.typed.relation = p->relation;
-    p->topology.view.weight_prefix = p->prefix;
-}
-
-static void past_free(struct past *p)
-{
-    free(p->indptr);
-    free(p->edge_of);
-    free(p->indices);
-    free(p->prefix);
-}
-
-static void compare_past(const struct sl_draw_plan *timed, struct sl_drawer *from, uint32_t seed)
-{
-    struct past past;
-    struct sl_drawer of_past;
-    struct sl_draw_plan plan = *timed;
-    plan.time = SL_TIME_NONE;
-    make_past(&past, timed, seed);
-    must(sl_drawer_init(&of_past, &past.topology, sl_kernels_ref()));
-    struct sl_block *got = fixture_draw(from, timed, EPOCH, seed, &seed, 1);
-    struct sl_block *want = fixture_draw(&of_past, &plan, EPOCH, seed, &seed, 1);
-    const uint32_t n_runs = plan.edge_ids ? sl_block_typed(want)->n_runs : 0;
-    for (uint32_t i = 0; i < n_runs; i++) {
-        const struct sl_block_run *run = &sl_block_runs(want)[i];
-        uint64_t *ids = (uint64_t *)((char *)want + run->edge_ids_offset);
-        if (plan.expand_new && run->hop + 1 < plan.n_hops)
+    for (uint32_t i = 0; i < sl_block_typed(b)->n_runs; i++) {
+        const struct sl_block_run *run = &sl_block_runs(b)[i];
+        uint64_t *ids = (uint64_t *)((char *)b + run->edge_ids_offset);
+        if (plan->expand_new && run->hop + 1 < plan->n_hops)
             continue; // the same arrays as the last hop's
         for (uint32_t e = 0; e < run->n_edges; e++)
-            ids[e] = past.edge_of[ids[e]];
+            ids[e] = edge_of[ids[e]];
     }
-    EXPECT(got->bytes == want->bytes && memcmp(got, want, got->bytes) == 0,
-           "seed %u of time %lld: another tree", seed, (long long)node_time[seed]);
-    free(got);
-    free(want);
-    sl_drawer_fini(&of_past);
+}
+
+static void compare_past(const struct sl_draw_plan *timed, int back_end, uint32_t i)
+{
+    const uint32_t seed = i * 17;
+    struct past past;
+    struct sl_relation then[RELATIONS];
+    past_make(&past, &fx.topology, timed, seed, list_has_times);
+    memcpy(then, relations, sizeof then);
+    for (uint32_t r = 0; r < RELATIONS; r++)
+        then[r].first_edge = past.indptr[then[r].first_row];
+    past.topology.dataset.typed.relation = then;
+    past_compare(&past, timed, back_end ? &slow : &drawer, EPOCH, seed, rename_edges);
     past_free(&past);
 }
 
@@ -250,26 +188,14 @@ LOOP_TEST(trees_are_those_of_the_graph_as_it_was, 0, SL_COUNT_OF(PLANS) * BACK_E
     plan.time = SL_TIME_UNIFORM;
     for (uint32_t i = 0; i < 20; i++) {
         plan.time_strict = i % 2;
-        compare_past(&plan, _i % BACK_ENDS ? &slow : &drawer, i * 17);
+        compare_past(&plan, _i % BACK_ENDS, i);
     }
 }
 
 // Of relations without times those that the sampler draws anyway.
 LOOP_TEST(the_latest_edges_are_the_last_ones, 0, 2 * BACK_ENDS)
 {
-    static const int64_t fanouts[] = {1, 5, 20, -1};
-    struct sl_draw_plan plan = {.n_hops = 3,
-                                .disjoint = true,
-                                .time = SL_TIME_LATEST,
-                                .edge_ids = true,
-                                .expand_new = _i % 2,
-                                .stream = SL_RNG_SAMPLE};
-    for (uint32_t i = 0; i < 20; i++) {
-        for (uint32_t h = 0; h < 3; h++)
-            plan.fanout[h] = fanouts[i % 4];
-        plan.time_strict = i % 3 == 0;
-        compare_past(&plan, _i / 2 ? &slow : &drawer, i * 17);
-    }
+    compare_latest(_i, 20, compare_past);
 }
 
 // The seeds of one batch have times of their own.

@@ -87,22 +87,7 @@ static void meet(struct met *met, uint32_t v)
     met->count[i]++;
 }
 
-// Edges that walks do not see: pairs of a relation of the graph, and their reverses of another.
-enum { GONE_MAX = 40, DEGREE_MAX = 400 };
-static struct {
-    uint32_t n, linked, reverse, pair[GONE_MAX][2];
-} gone;
-
-static bool is_gone(uint32_t relation, uint32_t source, uint32_t target)
-{
-    for (uint32_t i = 0; i < gone.n; i++) {
-        const uint32_t *p = gone.pair[i];
-        if ((relation == gone.linked && p[0] == source && p[1] == target) ||
-            (relation == gone.reverse && p[1] == source && p[0] == target))
-            return true;
-    }
-    return false;
-}
+enum { DEGREE_MAX = 400 };
 
 // How many edges of v's row are left, and in `place` where they stand; of others all, in order.
 static uint32_t list_left(uint32_t relation, uint32_t v, uint32_t *place)
@@ -267,11 +252,11 @@ static int ascending(const void *a, const void *b)
 }
 
 // Edges of a relation as pairs, and their ends, ascending; in `pairs` the numbers of these.
-static uint32_t choose_gone(uint32_t batch, uint32_t *ends, uint32_t pairs[GONE_MAX][2])
+static uint32_t choose_gone(uint32_t batch, uint32_t *ends, uint32_t pairs[GONE_MOST][2])
 {
     const uint32_t t = RELATION[gone.linked].target;
-    uint32_t n = 0, all[2 * GONE_MAX];
-    for (gone.n = 0; gone.n < GONE_MAX;) {
+    uint32_t n = 0, all[2 * GONE_MOST];
+    for (gone.n = 0; gone.n < GONE_MOST;) {
         const uint32_t v = PARTS[t].first + fixture_word(n++, batch) % PARTS[t].n;
         const uint32_t degree = degree_of(gone.linked, v);
         if (degree == 0)
@@ -280,12 +265,12 @@ static uint32_t choose_gone(uint32_t batch, uint32_t *ends, uint32_t pairs[GONE_
         gone.pair[gone.n++][1] = v;
     }
     memcpy(all, gone.pair, sizeof all);
-    qsort(all, 2 * GONE_MAX, sizeof *all, ascending);
+    qsort(all, 2 * GONE_MOST, sizeof *all, ascending);
     n = 0;
-    for (uint32_t i = 0; i < 2 * GONE_MAX; i++)
+    for (uint32_t i = 0; i < 2 * GONE_MOST; i++)
         if (n == 0 || ends[n - 1] != all[i])
             ends[n++] = all[i];
-    for (uint32_t i = 0; i < 2 * GONE_MAX; i++)
+    for (uint32_t i = 0; i < 2 * GONE_MOST; i++)
         for (uint32_t k = 0; k < n; k++)
             if (ends[k] == gone.pair[i / 2][i % 2])
                 pairs[i / 2][i % 2] = k;
@@ -321,7 +306,7 @@ LOOP_TEST(walks_do_not_see_the_pairs, 0, 3 * SL_COUNT_OF(WALKS))
     typed->linked = PATHS + gone.linked;
     bool differs = false;
     for (uint32_t batch = 0; batch < 2; batch++) {
-        uint32_t ends[2 * GONE_MAX], pairs[GONE_MAX][2];
+        uint32_t ends[2 * GONE_MOST], pairs[GONE_MOST][2];
         const uint32_t n = choose_gone(batch, ends, pairs);
         const struct sl_target_edges targets = {
             .pairs = &pairs[0][0], .n = gone.n, .reverse = true};
@@ -341,38 +326,10 @@ LOOP_TEST(walks_do_not_see_the_pairs, 0, 3 * SL_COUNT_OF(WALKS))
     typed->linked = SL_NO_RELATION;
 }
 
-// Types, a relation and a metapath that say nothing change no integer.
 LOOP_TEST(a_graph_of_one_relation_draws_what_a_plain_walk_does, 0, 3)
 {
-    struct fixture graph = fixture_graph(N);
-    struct sl_dataset *ds = &graph.topology.dataset;
-    const struct sl_draw_plan *plan = &WALKS[_i];
-    const uint32_t last = plan->n_hops - 1;
-    struct sl_vertex_type type = {.n = N};
     const struct sl_metapath path = {"path", 1, {0}};
-    struct sl_drawer d;
-    must(sl_drawer_init(&d, &graph.topology, sl_kernels_cpu()));
-    struct sl_block *plain = fixture_draw(&d, plan, 1, 2, SEEDS, 9);
-    sl_drawer_fini(&d);
-    ds->typed = (struct sl_typed){.n_types = 1, .n_relations = 1, .n_rows = N, .type = &type};
-    ds->typed.relation = calloc(1, sizeof *ds->typed.relation);
-    ds->typed.relation->n_edges = ds->n_edges;
-    must(sl_typed_set_paths(&ds->typed, &path, 1));
-    must(sl_drawer_init(&d, &graph.topology, sl_kernels_cpu()));
-    struct sl_block *b = fixture_draw(&d, plan, 1, 2, SEEDS, 9);
-    ck_assert_mem_eq(b->n_nodes, plain->n_nodes, sizeof b->n_nodes);
-    ck_assert_mem_eq(sl_block_nodes(b), sl_block_nodes(plain), b->n_input * 4ull);
-    const struct sl_block_run *run = sl_block_find_run(b, last, 0);
-    const struct sl_block_view one = sl_block_here(b), other = sl_block_here(plain);
-    ck_assert_uint_eq(run->n_edges, plain->hop[last].n_edges);
-    ck_assert_mem_eq(sl_run_indptr(one, run), sl_view_indptr(other, last), run->n_dst * 4ull + 4);
-    ck_assert_mem_eq(sl_run_indices(one, run), sl_view_indices(other, last), run->n_edges * 4ull);
-    ck_assert_mem_eq(sl_run_weights(one, run), sl_view_weights(other, last), run->n_edges * 4ull);
-    sl_drawer_fini(&d);
-    free(ds->typed.relation);
-    free(plain);
-    free(b);
-    fixture_free(&graph);
+    expect_as_plain(&WALKS[_i], &path);
 }
 
 TEST(kinds_and_relations_go_together)

@@ -1,19 +1,13 @@
 // Sampling by time (sampler.time): which edges count, and trees beside those of a graph without the
 // later edges.
 #include "kernels/time_ranges.h"
+#include "tests/unit/sampler_past.h"
 #include "tests/unit/sampler_tangle.h"
 #include "tests/unit/suite.h"
 
 enum { N = 150, EPOCH = 3, BACK_ENDS = 2 };
 
 static struct sl_drawer plain; // the reference kernels
-static int64_t *edge_time, node_time[N];
-
-static int by_time(const void *a, const void *b)
-{
-    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
-}
 
 // Few different times, so that many are equal; some rows have none but late or early edges.
 static int64_t time_of(uint32_t v, uint32_t r)
@@ -77,78 +71,26 @@ TEST(ranges_are_what_a_look_at_each_edge_gives)
 
 // ---- trees --------------------------------------------------------------------------------------
 
-// The graph as it was: of each row the edges that are not too late, or the last k of those.
-struct past {
-    struct sl_topology topology;
-    uint64_t indptr[N + 1], *edge_of;
-    int32_t *indices;
-    double *prefix;
-};
-
-static bool counts(const struct sl_draw_plan *plan, uint32_t seed, uint64_t e)
+static bool has_times(uint64_t list)
 {
-    return edge_time[e] < node_time[seed] ||
-           (!plan->time_strict && edge_time[e] == node_time[seed]);
+    return true;
 }
 
-static void make_past(struct past *p, const struct sl_draw_plan *plan, uint32_t seed)
+static void rename_edges(struct sl_block *b, const struct sl_draw_plan *plan,
+                         const uint64_t *edge_of)
 {
-    const uint64_t n_edges = fx.topology.dataset.n_edges;
-    uint64_t n = 0;
-    p->edge_of = fixture_alloc(n_edges * sizeof *p->edge_of);
-    p->indices = fixture_alloc(n_edges * sizeof *p->indices);
-    p->prefix = fixture_alloc(n_edges * sizeof *p->prefix);
-    for (uint32_t v = 0; v < N; v++) {
-        p->indptr[v] = n;
-        int64_t left = 0;
-        for (uint64_t e = fx.indptr[v]; e < fx.indptr[v + 1]; e++)
-            left += counts(plan, seed, e);
-        for (uint64_t e = fx.indptr[v]; e < fx.indptr[v + 1]; e++) {
-            if (!counts(plan, seed, e))
-                continue;
-            if (plan->time == SL_TIME_LATEST && left-- > plan->fanout[0] && plan->fanout[0] >= 0)
-                continue;
-            p->edge_of[n] = e;
-            p->indices[n] = fx.indices[e];
-            p->prefix[n++] = fx.weight_prefix[e];
-        }
+    for (uint32_t h = 0; h < b->n_hops; h++) {
+        uint64_t *ids = (uint64_t *)((char *)b + b->hop[h].beside_offset);
+        for (uint32_t e = 0; e < b->hop[h].n_edges; e++)
+            ids[e] = edge_of[ids[e]];
     }
-    p->indptr[N] = n;
-    p->topology = fx.topology;
-    p->topology.dataset.indptr = p->topology.view.indptr = p->indptr;
-    p->topology.dataset.indices = p->topology.view.indices = p->indices;
-    p->topology.dataset.n_edges = n;
-    p->topology.view.weight_prefix = p->prefix;
 }
 
-static void past_free(struct past *p)
-{
-    free(p->edge_of);
-    free(p->indices);
-    free(p->prefix);
-}
-
-// A seed's tree, and what a disjoint batch of the graph as it was has.
-static void compare(const struct sl_draw_plan *timed, struct sl_drawer *from, uint32_t seed)
+static void compare(const struct sl_draw_plan *timed, int back_end, uint32_t seed)
 {
     struct past past;
-    struct sl_drawer of_past;
-    struct sl_draw_plan plan = *timed;
-    plan.time = SL_TIME_NONE;
-    make_past(&past, timed, seed);
-    ck_assert_int_eq(sl_drawer_init(&of_past, &past.topology, sl_kernels_ref()), SL_OK);
-    struct sl_block *got = fixture_draw(from, timed, EPOCH, seed, &seed, 1);
-    struct sl_block *want = fixture_draw(&of_past, &plan, EPOCH, seed, &seed, 1);
-    for (uint32_t h = 0; h < want->n_hops && plan.edge_ids; h++) {
-        uint64_t *ids = (uint64_t *)((char *)want + want->hop[h].beside_offset);
-        for (uint32_t e = 0; e < want->hop[h].n_edges; e++)
-            ids[e] = past.edge_of[ids[e]];
-    }
-    EXPECT(got->bytes == want->bytes && memcmp(got, want, got->bytes) == 0,
-           "seed %u of time %lld: another tree", seed, (long long)node_time[seed]);
-    free(got);
-    free(want);
-    sl_drawer_fini(&of_past);
+    past_make(&past, &fx.topology, timed, seed, has_times);
+    past_compare(&past, timed, back_end ? &plain : &drawer, EPOCH, seed, rename_edges);
     past_free(&past);
 }
 
@@ -166,26 +108,13 @@ LOOP_TEST(trees_are_those_of_the_graph_as_it_was, 0, SL_COUNT_OF(fixture_plans) 
     plan.time = SL_TIME_UNIFORM;
     for (uint32_t seed = 0; seed < 40; seed++) {
         plan.time_strict = seed % 2;
-        compare(&plan, _i % BACK_ENDS ? &plain : &drawer, seed);
+        compare(&plan, _i % BACK_ENDS, seed);
     }
 }
 
-// Few, exactly as many as some rows have, all; drawn anew in each hop, or once.
 LOOP_TEST(the_latest_edges_are_the_last_ones, 0, 2 * BACK_ENDS)
 {
-    static const int64_t fanouts[] = {1, 5, 20, -1};
-    struct sl_draw_plan plan = {.n_hops = 3,
-                                .disjoint = true,
-                                .time = SL_TIME_LATEST,
-                                .edge_ids = true,
-                                .expand_new = _i % 2,
-                                .stream = SL_RNG_SAMPLE};
-    for (uint32_t seed = 0; seed < 40; seed++) {
-        for (uint32_t h = 0; h < 3; h++)
-            plan.fanout[h] = fanouts[seed % 4];
-        plan.time_strict = seed % 3 == 0;
-        compare(&plan, _i / 2 ? &plain : &drawer, seed);
-    }
+    compare_latest(_i, 40, compare);
 }
 
 // A hop takes more of the latest edges than the one before it.

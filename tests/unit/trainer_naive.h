@@ -266,6 +266,32 @@ static inline double *naive_edge_rows(const struct naive *n, uint32_t h, const d
     return out;
 }
 
+// What attention adds to y: bias, and the rows z (n_src, heads * C) by their shares of what `score`
+// has (edges with the vertices themselves, heads), the exponents of scores.
+static inline void naive_attend(const struct naive_step *s, const struct naive_edges *e,
+                                const double *bias, const double *res, const double *z,
+                                const double *score)
+{
+    const uint32_t heads = s->n->config.model.heads, width = s->last ? s->d_out : s->d_out / heads;
+    const float *mask = s->n->attention_mask[s->l];
+    for (uint32_t i = 0; i < e->n_dst; i++) {
+        double *y = s->y + (uint64_t)i * s->d_out;
+        naive_add(y, bias, s->d_out, 1);
+        if (res)
+            naive_product(res, s->d_out, s->d_in, naive_row(s, i), y);
+        for (uint64_t h = 0; h < heads; h++) {
+            double sum = 0;
+            for (uint32_t k = e->indptr[i]; k < e->indptr[i + 1]; k++)
+                sum += score[k * heads + h];
+            for (uint32_t k = e->indptr[i]; k < e->indptr[i + 1]; k++)
+                naive_add(y + (s->last ? 0 : h * width), z + (e->from[k] * heads + h) * width,
+                          width,
+                          score[k * heads + h] / sum * (mask ? mask[k * heads + h] : 1) /
+                              (s->last ? heads : 1));
+        }
+    }
+}
+
 static inline void naive_gat(const struct naive_step *s, const double **p)
 {
     uint32_t heads = s->n->config.model.heads, width = s->last ? s->d_out : s->d_out / heads;
@@ -280,36 +306,23 @@ static inline void naive_gat(const struct naive_step *s, const double **p)
         s->n->config.model.residual ? naive_take(p, (uint64_t)s->d_out * s->d_in) : NULL;
     struct naive_edges e = naive_edges(s->n->block, s->n->layers - 1 - s->l, false, true);
     double *z = fixture_alloc((uint64_t)e.n_src * all * sizeof *z);
-    double *alpha = fixture_alloc(e.indptr[e.n_dst] * sizeof *alpha);
-    const float *mask = s->n->attention_mask[s->l];
+    double *score = fixture_alloc((uint64_t)e.indptr[e.n_dst] * heads * sizeof *score);
     for (uint32_t j = 0; j < e.n_src; j++)
         naive_product(lin, all, s->d_in, naive_row(s, j), z + (uint64_t)j * all);
-    for (uint32_t i = 0; i < e.n_dst; i++) {
-        double *y = s->y + (uint64_t)i * s->d_out;
-        naive_add(y, bias, s->d_out, 1);
-        if (res)
-            naive_product(res, s->d_out, s->d_in, naive_row(s, i), y);
-        for (uint32_t h = 0; h < heads; h++) {
-            double sum = 0,
-                   at = naive_dot(att_dst + h * width, z + (uint64_t)i * all + h * width, width);
-            for (uint32_t k = e.indptr[i]; k < e.indptr[i + 1]; k++) {
-                double score = at + naive_dot(att_src + h * width,
-                                              z + (uint64_t)e.from[k] * all + h * width, width);
+    for (uint32_t i = 0; i < e.n_dst; i++)
+        for (uint64_t h = 0; h < heads; h++) {
+            double at = naive_dot(att_dst + h * width, z + (i * heads + h) * width, width);
+            for (uint64_t k = e.indptr[i]; k < e.indptr[i + 1]; k++) {
+                double v =
+                    at + naive_dot(att_src + h * width, z + (e.from[k] * heads + h) * width, width);
                 if (dim > 0)
-                    score += naive_dot(att_edge + h * width,
-                                       of_edges + (uint64_t)k * all + h * width, width);
-                alpha[k] = exp(score > 0 ? score : 0.2 * score);
-                sum += alpha[k];
+                    v += naive_dot(att_edge + h * width, of_edges + (k * heads + h) * width, width);
+                score[k * heads + h] = exp(v > 0 ? v : 0.2 * v);
             }
-            for (uint32_t k = e.indptr[i]; k < e.indptr[i + 1]; k++)
-                naive_add(y + (s->last ? 0 : h * width), z + (uint64_t)e.from[k] * all + h * width,
-                          width,
-                          alpha[k] / sum * (mask ? mask[(uint64_t)k * heads + h] : 1) /
-                              (s->last ? heads : 1));
         }
-    }
+    naive_attend(s, &e, bias, res, z, score);
     free(of_edges);
-    free(alpha);
+    free(score);
     free(z);
     naive_edges_free(&e);
 }
@@ -339,33 +352,23 @@ static inline void naive_gatv2(const struct naive_step *s, const double **p)
     struct naive_edges e = naive_edges(s->n->block, s->n->layers - 1 - s->l, false, true);
     double *l = fixture_alloc((uint64_t)e.n_src * all * sizeof *l);
     double *r = fixture_alloc(all * sizeof *r);
-    double *alpha = fixture_alloc(e.indptr[e.n_dst] * sizeof *alpha);
-    const float *mask = s->n->attention_mask[s->l];
+    double *score = fixture_alloc((uint64_t)e.indptr[e.n_dst] * heads * sizeof *score);
     for (uint32_t j = 0; j < e.n_src; j++) {
         memcpy(l + (uint64_t)j * all, bias_l, all * sizeof *l);
         naive_product(lin_l, all, s->d_in, naive_row(s, j), l + (uint64_t)j * all);
     }
     for (uint32_t i = 0; i < e.n_dst; i++) {
-        double *y = s->y + (uint64_t)i * s->d_out;
         memcpy(r, bias_r, all * sizeof *r);
         naive_product(lin_r, all, s->d_in, naive_row(s, i), r);
-        naive_add(y, bias, s->d_out, 1);
-        if (res)
-            naive_product(res, s->d_out, s->d_in, naive_row(s, i), y);
-        for (uint32_t h = 0; h < heads; h++) {
-            double sum = 0, *lh = l + h * width;
-            for (uint32_t k = e.indptr[i]; k < e.indptr[i + 1]; k++)
-                sum += alpha[k] =
-                    exp(naive_pair(att + h * width, lh + (uint64_t)e.from[k] * all, r + h * width,
-                                   of_edges + (uint64_t)k * all + h * width, width));
-            for (uint32_t k = e.indptr[i]; k < e.indptr[i + 1]; k++)
-                naive_add(y + (s->last ? 0 : h * width), lh + (uint64_t)e.from[k] * all, width,
-                          alpha[k] / sum * (mask ? mask[(uint64_t)k * heads + h] : 1) /
-                              (s->last ? heads : 1));
-        }
+        for (uint64_t k = e.indptr[i]; k < e.indptr[i + 1]; k++)
+            for (uint64_t h = 0; h < heads; h++)
+                score[k * heads + h] =
+                    exp(naive_pair(att + h * width, l + (e.from[k] * heads + h) * width,
+                                   r + h * width, of_edges + (k * heads + h) * width, width));
     }
+    naive_attend(s, &e, bias, res, l, score);
     free(of_edges);
-    free(alpha);
+    free(score);
     free(r);
     free(l);
     naive_edges_free(&e);

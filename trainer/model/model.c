@@ -444,6 +444,7 @@ bool sl_model_take_table(struct sl_model *model, const struct sl_dataset *ds)
     // A product that comes first reads all rows.
     if (!model->env.device->is_host || !ds->feat || ds->shard.count || model->learned.dim > 0 ||
         !sl_model_keeps_features(model) || !first->kind->reads_table ||
+        model->options.edge_dim > 0 || // find_edges() counts all rows before those of edges
         sl_layer_may_transform_first(first))
         return false;
     model->table = (struct sl_layer_table){

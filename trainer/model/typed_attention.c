@@ -185,9 +185,9 @@ static int add_residual(const struct sl_layer_env *env, const struct sl_typed_la
 }
 
 int sl_typed_attention_forward(const struct sl_layer_env *env, const struct sl_typed_layer *layer,
-                               const struct sl_typed_attention *kind, const float *params,
-                               struct sl_typed_tape *tape)
+                               const float *params, struct sl_typed_tape *tape)
 {
+    const struct sl_typed_attention *kind = layer->kind->attention;
     struct sl_attention_run *own = sl_layer_note(env, (tape->n_runs + 1) * sizeof *own);
     float *zero = sl_layer_floats(env, 1);
     if (!own || !zero)
@@ -275,10 +275,10 @@ static int residual_backward(const struct sl_layer_env *env, const struct sl_typ
 }
 
 int sl_typed_attention_backward(const struct sl_layer_env *env, const struct sl_typed_layer *layer,
-                                const struct sl_typed_attention *kind, const float *params,
-                                const struct sl_typed_tape *tape, float **dy, float *gradient,
-                                float **dx)
+                                const float *params, const struct sl_typed_tape *tape, float **dy,
+                                float *gradient, float **dx)
 {
+    const struct sl_typed_attention *kind = layer->kind->attention;
     const struct sl_layer as = {.d_out = layer->d_out};
     for (uint32_t t = 0; t < layer->typed->n_types; t++) {
         if (tape->n_dst[t] > 0)

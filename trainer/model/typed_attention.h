@@ -81,13 +81,11 @@ int sl_typed_attention_sources(const struct sl_layer_env *env, const struct sl_t
                                const struct sl_typed_tape *tape, uint32_t i, const float *weight,
                                const float *bias, struct sl_attention_run *own);
 
-// As of struct sl_typed_kind.
+// As of struct sl_typed_kind, which has an attention.
 int sl_typed_attention_forward(const struct sl_layer_env *env, const struct sl_typed_layer *layer,
-                               const struct sl_typed_attention *kind, const float *params,
-                               struct sl_typed_tape *tape);
+                               const float *params, struct sl_typed_tape *tape);
 int sl_typed_attention_backward(const struct sl_layer_env *env, const struct sl_typed_layer *layer,
-                                const struct sl_typed_attention *kind, const float *params,
-                                const struct sl_typed_tape *tape, float **dy, float *gradient,
-                                float **dx);
+                                const float *params, const struct sl_typed_tape *tape, float **dy,
+                                float *gradient, float **dx);
 
 #endif

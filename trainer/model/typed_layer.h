@@ -81,8 +81,10 @@ struct sl_typed_kind {
     bool updates_all; // a type that no relation leads to gets a row, too
     bool own_activation; // none follows the layers, only what makes their rows
     bool reads_table; // forward reads sources in tape->table, and backward no more than n_dst of x
+    const struct sl_typed_attention *attention; // of kinds of attention (typed_attention.h)
 
     int (*check)(const struct sl_typed_layer *layer); // NULL: all can be
+    // Tensors of a layer; NULL: those of its relations.
     uint32_t (*count)(const struct sl_typed_layer *layer);
     void (*describe)(const struct sl_typed_layer *layer, struct sl_tensor *tensors);
 

@@ -213,12 +213,17 @@ static uint32_t describe_input(const struct sl_typed_model *m, uint32_t t,
     return INPUT_TENSORS;
 }
 
+static uint32_t n_tensors(const struct sl_typed_layer *layer)
+{
+    return layer->kind->count ? layer->kind->count(layer) : layer->n_placed;
+}
+
 uint32_t sl_typed_model_count(const struct sl_typed_model *m)
 {
     struct sl_tensor norm[SL_NORM_TENSORS], input[INPUT_TENSORS];
     uint32_t n = 0;
     for (uint32_t l = 0; l < m->n_layers; l++)
-        n += kind_of(m)->count(&m->layer[l]);
+        n += n_tensors(&m->layer[l]);
     for (uint32_t t = 0; t < m->typed->n_types; t++) {
         for (uint32_t l = 0; l < m->n_layers; l++)
             n += describe_norm(m, l, t, norm);
@@ -246,7 +251,7 @@ void sl_typed_model_describe(struct sl_typed_model *m, struct sl_tensor *tensors
         struct sl_typed_layer *layer = &m->layer[l];
         layer->tensor = tensors;
         layer->kind->describe(layer, tensors);
-        tensors = place(tensors, layer->kind->count(layer), l, n_params);
+        tensors = place(tensors, n_tensors(layer), l, n_params);
     }
     for (uint32_t l = 0; l < m->n_layers; l++)
         for (uint32_t t = 0; t < m->typed->n_types; t++) {

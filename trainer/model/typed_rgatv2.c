@@ -26,11 +26,6 @@ static bool has(const struct sl_typed_layer *layer, uint32_t relation, uint32_t 
     return k != RES || layer->options->residual;
 }
 
-static uint32_t count(const struct sl_typed_layer *layer)
-{
-    return layer->n_placed;
-}
-
 // A relation's lin_r has the values of its lin_l.
 static void share(const struct sl_typed_layer *layer, uint32_t relation, struct sl_tensor *tensors)
 {
@@ -193,27 +188,14 @@ static const struct sl_typed_attention attention = {
     .backward = run_backward,
 };
 
-static int forward(const struct sl_layer_env *env, const struct sl_typed_layer *layer,
-                   const float *params, struct sl_typed_tape *tape)
-{
-    return sl_typed_attention_forward(env, layer, &attention, params, tape);
-}
-
-static int backward(const struct sl_layer_env *env, const struct sl_typed_layer *layer,
-                    const float *params, const struct sl_typed_tape *tape, float **dy,
-                    float *gradient, float **dx)
-{
-    return sl_typed_attention_backward(env, layer, &attention, params, tape, dy, gradient, dx);
-}
-
 const struct sl_typed_kind sl_typed_rgatv2 = {
     .name = "rgatv2",
     .per_relation = N_TENSORS,
     .has = has,
     .bias = BIAS,
     .check = sl_typed_attention_check,
-    .count = count,
     .describe = describe,
-    .forward = forward,
-    .backward = backward,
+    .attention = &attention,
+    .forward = sl_typed_attention_forward,
+    .backward = sl_typed_attention_backward,
 };

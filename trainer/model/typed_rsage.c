@@ -17,11 +17,6 @@
 
 enum { LIN_L_WEIGHT, LIN_L_BIAS, LIN_R_WEIGHT, N_TENSORS };
 
-static uint32_t count(const struct sl_typed_layer *layer)
-{
-    return layer->n_placed;
-}
-
 static void describe(const struct sl_typed_layer *layer, struct sl_tensor *tensors)
 {
     for (uint32_t r = 0; r < layer->typed->n_relations; r++, tensors += N_TENSORS) {
@@ -197,7 +192,6 @@ const struct sl_typed_kind sl_typed_rsage = {
     .per_relation = N_TENSORS,
     .bias = LIN_L_BIAS,
     .reads_table = true,
-    .count = count,
     .describe = describe,
     .forward = forward,
     .backward = backward,

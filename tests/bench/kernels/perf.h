@@ -126,6 +126,28 @@ struct sl_csr_view perf_block_csr(struct perf *p, uint32_t n_dst, uint32_t degre
 // (sample.c).
 struct sl_topology_view perf_graph(struct perf *p, uint32_t n, float **weight);
 
+// ---- batches of a graph (sample.c) --------------------------------------------------------------
+
+enum { PERF_NODES_MAX = 1 << 21, PERF_EDGES_MAX = 1 << 21, PERF_PATHS = 4, PERF_LENGTH = 3 };
+
+struct perf_batch {
+    struct perf *p;
+    const struct sl_topology_view *topology;
+    enum sl_sampler_kind kind;
+    const int64_t *fanout; // of each hop
+    struct sl_idmap *map;
+    uint32_t number, n_nodes;
+    uint32_t *nodes, *indptr, *indices;
+    float *visits;
+    uint64_t n_edges, n_steps; // a walk's steps: all of them, though some paths end early
+};
+
+void perf_batch_init(struct perf_batch *b, struct perf *p, const struct sl_topology_view *topology,
+                     enum sl_sampler_kind kind, const int64_t *fanout);
+void perf_batch_begin(struct perf_batch *b);                    // the next one, of no vertex
+uint32_t perf_batch_add(struct perf_batch *b, uint32_t vertex); // its local number
+void perf_batch_draw(struct perf_batch *b, uint32_t n_hops, const struct sl_excluded *excluded);
+
 // ---- the operations (math.c, memory.c, sample.c) ----------------------------------------
 
 void perf_gather_rows(struct perf *p);

@@ -14,10 +14,6 @@ enum {
     N_NODES = 1 << 23, // of the larger graph
     N_SEEDS = 1024,
     HOPS = 3,
-    NODES_MAX = 1 << 21,
-    EDGES_MAX = 1 << 21,
-    PATHS = 4,
-    LENGTH = 3,
 };
 
 static double uniform(struct perf *p)
@@ -42,76 +38,73 @@ struct sl_topology_view perf_graph(struct perf *p, uint32_t n, float **weight)
         .n_nodes = n, .indptr = indptr, .indices = indices, .indices_dtype = SL_DTYPE_U32};
 }
 
-struct batch {
-    struct perf *p;
-    const struct sl_topology_view *topology;
-    enum sl_sampler_kind kind;
-    int64_t fanout[HOPS];
-    struct sl_idmap *map;
-    uint32_t number;
-    uint32_t *nodes, *indptr, *indices;
-    float *visits;
-    uint32_t n_nodes;
-    uint64_t n_edges;
-};
-
-static void run_batch(void *context)
+void perf_batch_init(struct perf_batch *b, struct perf *p, const struct sl_topology_view *topology,
+                     enum sl_sampler_kind kind, const int64_t *fanout)
 {
-    struct batch *b = context;
-    uint32_t n_dst, local;
-    perf_check(b->p, sl_idmap_reset(b->map, NODES_MAX));
+    *b = (struct perf_batch){.p = p, .topology = topology, .kind = kind, .fanout = fanout};
+    perf_check(p, sl_idmap_create(PERF_NODES_MAX, &b->map));
+    b->nodes = perf_alloc(p, PERF_NODES_MAX * sizeof(uint32_t));
+    b->indptr = perf_alloc(p, ((size_t)PERF_NODES_MAX + 1) * sizeof(uint32_t));
+    b->indices = perf_alloc(p, PERF_EDGES_MAX * sizeof(uint32_t));
+    b->visits = perf_alloc(p, PERF_EDGES_MAX * sizeof(float));
+}
+
+void perf_batch_begin(struct perf_batch *b)
+{
+    perf_check(b->p, sl_idmap_reset(b->map, PERF_NODES_MAX));
     b->n_nodes = 0;
-    b->n_edges = 0;
+    b->n_edges = b->n_steps = 0;
     b->number++;
-    for (uint32_t i = 0; b->n_nodes < N_SEEDS; i++)
-        perf_check(b->p, sl_idmap_insert(b->map,
-                                         sl_philox(1, i, b->number, 0, 0).w[0] %
-                                             (uint32_t)b->topology->n_nodes,
-                                         b->nodes, &b->n_nodes, NODES_MAX, &local));
-    for (uint32_t hop = 0; hop < HOPS; hop++) {
+}
+
+uint32_t perf_batch_add(struct perf_batch *b, uint32_t vertex)
+{
+    uint32_t local;
+    perf_check(b->p,
+               sl_idmap_insert(b->map, vertex, b->nodes, &b->n_nodes, PERF_NODES_MAX, &local));
+    return local;
+}
+
+void perf_batch_draw(struct perf_batch *b, uint32_t n_hops, const struct sl_excluded *excluded)
+{
+    for (uint32_t hop = 0; hop < n_hops; hop++) {
         uint32_t n_edges = 0;
-        n_dst = b->n_nodes;
-        struct sl_khop_args args = {.topology = b->topology,
-                                    .seed = 1,
-                                    .stream = SL_RNG_SAMPLE,
-                                    .batch = b->number,
-                                    .hop = hop,
-                                    .fanout = b->fanout[hop],
-                                    .n_dst = n_dst,
-                                    .nodes = b->nodes,
-                                    .n_nodes = &b->n_nodes,
-                                    .nodes_capacity = NODES_MAX,
-                                    .map = b->map,
-                                    .indptr = b->indptr,
-                                    .indices = b->indices,
-                                    .indices_capacity = EDGES_MAX,
-                                    .n_edges = &n_edges,
-                                    .paths = PATHS,
-                                    .length = LENGTH,
-                                    .visits = b->visits};
+        const struct sl_khop_args args = {.topology = b->topology,
+                                          .seed = 1,
+                                          .stream = SL_RNG_SAMPLE,
+                                          .batch = b->number,
+                                          .hop = hop,
+                                          .fanout = b->fanout[hop],
+                                          .excluded = excluded,
+                                          .n_dst = b->n_nodes,
+                                          .nodes = b->nodes,
+                                          .n_nodes = &b->n_nodes,
+                                          .nodes_capacity = PERF_NODES_MAX,
+                                          .map = b->map,
+                                          .indptr = b->indptr,
+                                          .indices = b->indices,
+                                          .indices_capacity = PERF_EDGES_MAX,
+                                          .n_edges = &n_edges,
+                                          .paths = PERF_PATHS,
+                                          .length = PERF_LENGTH,
+                                          .visits = b->visits};
+        b->n_steps += (uint64_t)b->n_nodes * PERF_PATHS * PERF_LENGTH;
         perf_check(b->p, b->p->kernels->sample[b->kind](&args));
-        // A walk's work is its steps: counted as all of them, though some paths end early.
-        b->n_edges += b->kind == SL_SAMPLER_WALK ? (uint64_t)n_dst * PATHS * LENGTH : n_edges;
+        b->n_edges += n_edges;
     }
 }
 
-static struct batch make_batch(struct perf *p, const struct sl_topology_view *topology, int kind,
-                               const int64_t *fanout)
+static void run_batch(void *context)
 {
-    struct batch b = {.p = p, .topology = topology};
-    b.kind = kind;
-    for (uint32_t hop = 0; hop < HOPS; hop++)
-        b.fanout[hop] = fanout[hop];
-    perf_check(p, sl_idmap_create(NODES_MAX, &b.map));
-    b.nodes = perf_alloc(p, NODES_MAX * sizeof(uint32_t));
-    b.indptr = perf_alloc(p, ((size_t)NODES_MAX + 1) * sizeof(uint32_t));
-    b.indices = perf_alloc(p, EDGES_MAX * sizeof(uint32_t));
-    b.visits = perf_alloc(p, EDGES_MAX * sizeof(float));
-    return b;
+    struct perf_batch *b = context;
+    perf_batch_begin(b);
+    for (uint32_t i = 0; b->n_nodes < N_SEEDS; i++)
+        perf_batch_add(b, sl_philox(1, i, b->number, 0, 0).w[0] % (uint32_t)b->topology->n_nodes);
+    perf_batch_draw(b, HOPS, NULL);
 }
 
 struct mark {
-    const struct batch *batch; // sampled in the same round
+    const struct perf_batch *batch; // sampled in the same round
     struct sl_rank_index index;
     uint32_t *ranks;
     char name[48];
@@ -120,12 +113,12 @@ struct mark {
 static void run_mark(void *context)
 {
     const struct mark *m = context;
-    const struct batch *b = m->batch;
+    const struct perf_batch *b = m->batch;
     perf_check(b->p, b->p->kernels->mark_ranks(&m->index, b->nodes, b->n_nodes, m->ranks));
 }
 
 // The first `share` of the vertices that perf_graph() makes the source of most edges.
-static struct mark make_mark(struct perf *p, const struct batch *b, double share)
+static struct mark make_mark(struct perf *p, const struct perf_batch *b, double share)
 {
     uint32_t n = (uint32_t)b->topology->n_nodes, limit = (uint32_t)(share * n), next = 0;
     uint64_t *words = perf_alloc(p, (n / 32 + 1) * sizeof *words);
@@ -139,7 +132,7 @@ static struct mark make_mark(struct perf *p, const struct batch *b, double share
         next += (uint32_t)__builtin_popcount(members);
     }
     struct mark m = {.batch = b, .index = {.n_nodes = n, .n_tiers = 1, .words = words}};
-    m.ranks = perf_alloc(p, NODES_MAX * sizeof *m.ranks);
+    m.ranks = perf_alloc(p, PERF_NODES_MAX * sizeof *m.ranks);
     run_mark(&m);
     uint32_t hits = 0;
     for (uint32_t i = 0; i < b->n_nodes; i++)
@@ -165,14 +158,15 @@ static void khop_case(struct perf *p, uint32_t n)
     perf_check(p, p->kernels->weight_prefix(&topology, weight, prefix));
     topology.weight_prefix = prefix;
     topology.weights_positive = 1; // as samplers find out
-    struct batch b[] = {make_batch(p, &topology, SL_SAMPLER_KHOP, wide),
-                        make_batch(p, &topology, SL_SAMPLER_WEIGHTED, wide),
-                        make_batch(p, &topology, SL_SAMPLER_WALK, five),
-                        make_batch(p, &topology, SL_SAMPLER_LABOR, wide)};
+    static const enum sl_sampler_kind kinds[] = {SL_SAMPLER_KHOP, SL_SAMPLER_WEIGHTED,
+                                                 SL_SAMPLER_WALK, SL_SAMPLER_LABOR};
+    struct perf_batch b[SL_COUNT_OF(kinds)];
     struct perf_words words = {.n_words = n, .n_reads = 1u << 22, .threads = p->threads};
     words.words = perf_ids(p, n, n);
-    for (size_t i = 0; i < SL_COUNT_OF(b); i++)
+    for (size_t i = 0; i < SL_COUNT_OF(b); i++) {
+        perf_batch_init(&b[i], p, &topology, kinds[i], kinds[i] == SL_SAMPLER_WALK ? five : wide);
         run_batch(&b[i]); // how much there is of it
+    }
     struct mark m[] = {make_mark(p, &b[0], 0.01), make_mark(p, &b[0], 0.1),
                        make_mark(p, &b[0], 0.5)};
     enum { SAMPLE = 1, COPY, MARK, WEIGHTED_RUN = MARK + 2 * SL_COUNT_OF(m) - 1 };
@@ -191,8 +185,9 @@ static void khop_case(struct perf *p, uint32_t n)
         {.name = "labor 15,10,5", .run = run_batch, .context = &b[3]},
     };
     for (size_t i = SAMPLE; i < SL_COUNT_OF(runs); i++) {
-        const struct batch *its = i < WEIGHTED_RUN ? &b[0] : &b[i - WEIGHTED_RUN + 1];
-        runs[i].amount = runs[i].run == run_batch ? (double)its->n_edges : its->n_nodes;
+        const struct perf_batch *its = i < WEIGHTED_RUN ? &b[0] : &b[i - WEIGHTED_RUN + 1];
+        const uint64_t drawn = its->kind == SL_SAMPLER_WALK ? its->n_steps : its->n_edges;
+        runs[i].amount = runs[i].run == run_batch ? (double)drawn : its->n_nodes;
         runs[i].unit = "M/s";
         runs[i].scale = 1e6;
         runs[i].ceiling = "random 4-byte";
