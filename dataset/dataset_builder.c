@@ -5,6 +5,11 @@
 #include "common/base/interrupt.h"
 #include "common/text/units.h"
 
+const char *sl_dataset_builder_name(const struct sl_dataset_builder *m)
+{
+    return m->name ? m->name : m->st.name;
+}
+
 int sl_dataset_builder_run(struct sl_dataset_builder *m, void *context, int (*work)(void *context),
                            void (*summarise)(void *context, struct sl_table *t))
 {
@@ -13,8 +18,6 @@ int sl_dataset_builder_run(struct sl_dataset_builder *m, void *context, int (*wo
     sl_interrupt_catch();
     sl_progress_init(&m->progress, m->quiet);
     SL_TRY(sl_staging_open(m->out, m->force, &m->st));
-    if (!m->name)
-        m->name = m->st.name;
     int rc = work(context);
     if (rc == SL_OK)
         sl_progress_end(&m->progress);

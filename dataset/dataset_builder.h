@@ -15,7 +15,7 @@
 
 struct sl_dataset_builder {
     // Options.
-    const char *out, *name; // name NULL: the last part of `out`
+    const char *out, *name; // name NULL: that of the source, or else the last part of `out`
     bool force, quiet;
 
     // While it runs.
@@ -35,6 +35,8 @@ struct sl_dataset_builder {
  */
 int sl_dataset_builder_run(struct sl_dataset_builder *m, void *context, int (*work)(void *context),
                            void (*summarise)(void *context, struct sl_table *t));
+// What the data set is called, once work() has found what its source says.
+const char *sl_dataset_builder_name(const struct sl_dataset_builder *m);
 void sl_dataset_builder_fini(struct sl_dataset_builder *m); // safe on a zeroed struct
 
 #endif

@@ -668,7 +668,7 @@ static int write_metadata(struct pass *p)
         return SL_EIO;
     sl_metadata_keep_stripes(root, &p->ds);
     if (!p->in_place)
-        sl_metadata_rename(root, run->making.name);
+        sl_metadata_rename(root, sl_dataset_builder_name(&run->making));
     cJSON_DeleteItemFromObjectCaseSensitive(root, "temporary");
     cJSON_DeleteItemFromObjectCaseSensitive(root, "num_edges");
     cJSON_AddNumberToObject(root, "num_edges", (double)p->n_left);

@@ -363,7 +363,7 @@ static int write_metadata(struct pass *p)
     if (!root)
         return SL_EIO;
     sl_metadata_keep_stripes(root, &p->ds);
-    sl_metadata_rename(root, p->run->making.name);
+    sl_metadata_rename(root, sl_dataset_builder_name(&p->run->making));
     cJSON *types = cJSON_GetObjectItemCaseSensitive(root, "types");
     cJSON *list = cJSON_GetObjectItemCaseSensitive(root, "featurized");
     if (!cJSON_IsArray(list))

@@ -284,7 +284,7 @@ static int write_metadata(const struct sl_generate *run)
 {
     const struct sl_generator *g = &run->generator;
     const struct sl_metadata m = {
-        .name = run->making.name,
+        .name = sl_dataset_builder_name(&run->making),
         .n_nodes = run->csc.n_nodes,
         .n_edges = run->csc.n_edges,
         .feat_dim = g->feat_dim,

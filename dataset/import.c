@@ -93,7 +93,7 @@ static int write_metadata(struct sl_import *im)
 {
     const struct sl_import_vertices *f = &im->vertices;
     const struct sl_metadata m = {
-        .name = im->making.name,
+        .name = sl_dataset_builder_name(&im->making),
         .n_nodes = im->csc.n_nodes,
         .n_edges = im->csc.n_edges,
         .feat_dim = f->feat_dim,

@@ -423,7 +423,7 @@ static int write_metadata(struct pass *r)
         return SL_EIO;
     sl_metadata_drop_stripes(root, &r->ds);
     cJSON_DeleteItemFromObjectCaseSensitive(root, "first_side"); // sides are mixed now
-    sl_metadata_rename(root, r->run->making.name);
+    sl_metadata_rename(root, sl_dataset_builder_name(&r->run->making));
     cJSON_DeleteItemFromObjectCaseSensitive(root, "order");
     cJSON *order = cJSON_AddObjectToObject(root, "order");
     cJSON_AddStringToObject(order, "by", sl_reorder_kinds[r->run->by]);
