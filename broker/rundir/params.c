@@ -53,7 +53,11 @@ static int take_tensor(struct sl_params *params, uint32_t i, const Sl__Control__
     }
     t->init_constant = from->init_constant;
     t->init_bound = from->init_bound;
-    return t->role == SL_PARAM_TWIN ? take_twin(params, i, from->twin) : SL_OK;
+    if (t->role == SL_PARAM_TWIN)
+        return take_twin(params, i, from->twin);
+    if (from->twin)
+        return sl_fail(SL_EPROTO, "trainer: parameter '%s' is no twin, and has one", t->name);
+    return SL_OK;
 }
 
 int sl_params_from_hello(struct sl_params *params, const Sl__Control__Hello *hello)

@@ -19,11 +19,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         uint64_t floats = 0;
         FUZZ_WANT(sl_params_agree(&params, m->hello));
         for (uint32_t i = 0; i < params.n_tensors; i++) {
-            unsigned __int128 product = params.tensors[i].role != SL_PARAM_COUNTER;
-            for (uint32_t d = 0; d < params.tensors[i].rank; d++)
-                product *= params.tensors[i].shape[d];
-            FUZZ_WANT(params.tensors[i].offset == floats && params.tensors[i].n == product);
-            FUZZ_WANT(!__builtin_add_overflow(floats, params.tensors[i].n, &floats));
+            const struct sl_param_tensor *t = &params.tensors[i];
+            unsigned __int128 product = t->role != SL_PARAM_COUNTER && t->role != SL_PARAM_TWIN;
+            for (uint32_t d = 0; d < t->rank; d++)
+                product *= t->shape[d];
+            FUZZ_WANT(t->n == product);
+            FUZZ_WANT(t->offset == (t->twin ? t[-(int64_t)t->twin].offset : floats));
+            FUZZ_WANT((t->twin > 0) == (t->role == SL_PARAM_TWIN) && t->twin <= i);
+            FUZZ_WANT(!__builtin_add_overflow(floats, t->n, &floats));
         }
         FUZZ_WANT(floats == params.n);
         float *values = params.n <= FLOATS_MAX ? malloc(params.n * sizeof *values + 1) : NULL;

@@ -233,14 +233,18 @@ def envelope(case, body, *more, protocol=3):
 
 
 def messages():
-    def tensor(name, shape, role=0):
+    def tensor(name, shape, role=0, twin=0):
         packed = b"".join(map(varint, shape))
-        return message((1, name), (2, packed), (3, 1.0), (4, 0.5), (5, role))
+        more = [(6, twin)] if twin else []
+        return message((1, name), (2, packed), (3, 1.0), (4, 0.5), (5, role), *more)
 
     tensors = [tensor("convs.0.weight", [3, 4]), tensor("convs.0.bias", [3]),
                tensor("norm.running_mean", [3], 1), tensor("norm.num_batches_tracked", [], 3)]
     hello = message((1, 1), (2, 5), (3, 99), *((7, t) for t in tensors), (8, 16), (9, 2))
     write("broker_hello", "trainer", envelope(3, hello))
+    twin = message((1, 1), *((7, t) for t in (tensor("lin_l.weight", [3, 4]), tensor("b", [3]),
+                                              tensor("lin_r.weight", [3, 4], 4, 2))), (8, 16))
+    write("broker_hello", "twin", envelope(3, twin))
     wraps = message((1, 1), (7, tensor("a", [1 << 40, 1 << 24])), (8, 16), (9, 2))
     write("broker_hello", "wraps", envelope(3, wraps))
     twice = message((1, 1), (7, tensor("a", [3])), (7, tensor("a", [3])), (8, 16), (9, 2))
