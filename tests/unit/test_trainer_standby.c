@@ -400,7 +400,14 @@ TEST(alone_it_trains_every_epoch_once_it_is_sampled)
     free(wanted);
 }
 
-// A slow trainer and standby trainers that wake and sleep as it pays.
+static bool has_queued(struct farm *f)
+{
+    struct sl_ledger_depth depth;
+    sl_ledger_depth(&f->arena, &depth);
+    return depth.queued > 0;
+}
+
+// A slow trainer, which has the first batch, and standby trainers that wake and sleep as it pays.
 TEST(standby_trainers_that_come_and_go_change_no_bit)
 {
     struct sl_config c = farm_job(4);
@@ -412,12 +419,16 @@ TEST(standby_trainers_that_come_and_go_change_no_bit)
     atomic_store(&sl_schedule_of(&f.arena)->t_standby_ns, 2000000);
     float *wanted = oracle_train(&f);
     farm_start_trainer(&f);
-    farm_start(&f, DEVICE, SL_DUTY_STANDBY);
-    farm_start(&f, 1, SL_DUTY_STANDBY);
-    farm_start_sampler(&f);
     uint32_t helped = 0;
     for (uint32_t epoch = 0; epoch < ORACLE_EPOCHS; epoch++) {
         uint64_t seq = farm_open_train(&f, epoch);
+        if (epoch == 0) {
+            farm_sample_one(&f);
+            farm_until(!has_queued(&f)); // the slow one has it
+            farm_start(&f, DEVICE, SL_DUTY_STANDBY);
+            farm_start(&f, 1, SL_DUTY_STANDBY);
+            farm_start_sampler(&f);
+        }
         farm_wait(&f, seq);
         oracle_check_entries(&f, seq);
         helped += trained_by_standby(&f, seq);
