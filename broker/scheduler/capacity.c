@@ -1,5 +1,6 @@
 #include "broker/scheduler/capacity.h"
 
+#include <math.h>
 #include <stdio.h>
 
 #include "broker/epochs/phases.h"
@@ -43,11 +44,14 @@ static bool reads(const struct sl_config *config)
     return sl_features_kinds[config->store.features].reads;
 }
 
-// By a pass through all that is trained, of pairs for their ends and those of negatives.
+// By the whole job, of pairs for their ends and those of negatives.
 static double sampled_edges(const struct sl_config *config, const struct sl_dataset *ds)
 {
     const double seeds = sl_config_is_links(config) ? 2 + sl_config_sampling(config).negatives : 1;
-    return seeds * sl_store_guess_edges(config, ds) *
+    const double passes = config->epochs / (double)SL_MAX(config->order.epochs_per_pass, 1u);
+    if (sl_config_is_endless(config))
+        return INFINITY;
+    return seeds * sl_store_guess_edges(config, ds) * passes *
            (double)sl_phases_pass_batches(config, ds->split[SL_SPLIT_TRAIN].n);
 }
 
@@ -57,7 +61,7 @@ static double sampled_edges(const struct sl_config *config, const struct sl_data
 static uint32_t counted_epochs(const struct sl_config *config)
 {
     const uint32_t pass = SL_MAX(config->order.epochs_per_pass, 1u);
-    const uint32_t share = sl_config_is_endless(config) ? 0 : config->epochs / COUNTED_OF / pass;
+    const uint32_t share = config->epochs / COUNTED_OF / pass;
     return SL_MIN(SL_MIN(SL_MAX(share, 1u), (uint32_t)COUNTED_MOST) * pass, config->epochs - 1);
 }
 

@@ -60,7 +60,7 @@ struct sl_cache_kind {
     X(OPTIMAL, "optimal", "the most visits of the job, which is drawn twice, for comparison",      \
       .counts = SL_VISITS_ALL)                                                                     \
     X(AUTO,    "auto",    "where GPUs train or features are on the drive, expected (presc where " \
-      "an epoch samples few of very many edges, degree where sampling is not uniform); else none", \
+      "the job samples few of very many edges, degree where sampling is not uniform); else none", \
       .hotness = NULL)
 // clang-format on
 
@@ -79,7 +79,7 @@ struct sl_cache_site {
     bool uniform;   // is how neighbours are sampled
     bool once;      // there is a single epoch
     double passed;  // edges that expected visits are computed from: all of the graph, in each hop
-    double sampled; // edges, by an epoch
+    double sampled; // edges, by all epochs
 };
 
 /*
@@ -87,11 +87,12 @@ struct sl_cache_site {
  *
  * An order by expected visits is there before the first batch, which waits for it: 11 ns an edge
  * and hop on two cores, 80 s of a graph of 2.3 G edges. Visits that are counted cost nothing, but
- * the first epochs have no ranked rows. So they are counted where the pass goes over more than 8
- * times as many edges as an epoch samples by its fanouts: that takes an eighth of an epoch of
- * GraphSAGE of 3 x 256 there (15 M edges in 10 s), and more of one that is faster. In the first
- * epoch of a cold cache before the drive an order saved no read at all. A single such epoch has no
- * cache. Not of small graphs, whose pass takes a second or two.
+ * the first epochs have no ranked rows, and later ones of a short count take longer, by up to a
+ * sixth where features are read from the drive. So they are counted where the pass goes over more
+ * than 8 times as many edges as the whole job samples by its fanouts: it takes as long as 8 epochs
+ * of GraphSAGE of 3 x 256 there (15 M edges in 10 s), in a job of 50 at most. In the first epoch of
+ * a cold cache before the drive an order saved no read at all. A single such epoch has no cache.
+ * Not of small graphs, whose pass takes a second or two.
  */
 enum sl_cache_policy sl_cache_choose(enum sl_cache_policy asked, const struct sl_cache_site *site,
                                      const char **why);

@@ -100,9 +100,10 @@ def test_who_reads_files_refuses_a_description(box):
     assert "3 types, 6 relations" in said and "mini-batch  at most about " in said, said
 
 
-@cases(("few", 16384, 5, "presc"), ("many", 4194304, 5, "expected"), ("once", 16384, 1, "none"))
+@cases(("few", 16384, 5, "presc"), ("many", 4194304, 5, "expected"), ("once", 16384, 1, "none"),
+       ("long", 16384, 500, "expected"))
 def test_a_large_graph_of_few_seeds_counts_visits(box, name, seeds, epochs, policy):
-    """Whose expected visits would be computed for longer than an epoch takes."""
+    """Where expected visits would take longer than they save in the whole job."""
     folder = box.shared_dataset("small")
     sampler = {"kind": "khop", "fanout": [15, 10, 5], "batch_size": 1024}
     model = {"kind": "graphsage", "layers": 3, "hidden": 16}

@@ -178,6 +178,9 @@ TEST(auto_counts_visits_of_jobs_that_sample_few_of_very_many_edges)
     ck_assert_uint_eq(config.cache.presample_epochs, 1);
     settle(2300000000, 4096 * 1024); // an epoch samples as many as there are
     ck_assert_int_eq(config.cache.policy, SL_CACHE_EXPECTED);
+    config.epochs = 100; // sample enough
+    settle(2300000000, 16 * 1024);
+    ck_assert_int_eq(config.cache.policy, SL_CACHE_EXPECTED);
     settle(23000000, 16); // a pass takes no time
     ck_assert_int_eq(config.cache.policy, SL_CACHE_EXPECTED);
     config.epochs = 1;
@@ -202,15 +205,20 @@ TEST(auto_counts_a_whole_pass)
 
 TEST(auto_counts_more_in_longer_jobs)
 {
-    static const uint32_t epochs[] = {2, 31, 32, 100, 128, 1000}, counted[] = {1, 1, 2, 6, 8, 8};
+    static const uint32_t epochs[] = {2, 31, 32, 100, 128, 700}, counted[] = {1, 1, 2, 6, 8, 8};
     for (size_t i = 0; i < SL_COUNT_OF(epochs); i++) {
         config.epochs = epochs[i];
-        settle(2300000000, 16 * 1024);
+        settle(2300000000, 1024);
         ck_assert_uint_eq(config.cache.presample_epochs, counted[i]);
     }
+    config.epochs = 1000; // which is worth a pass
+    settle(2300000000, 1024);
+    ck_assert_int_eq(config.cache.policy, SL_CACHE_EXPECTED);
+    config.epochs = 2;
     config.model.kind = SL_MODEL_EXTERNAL; // nobody knows how many
     config.epochs_auto = true;
-    settle(2300000000, 16 * 1024);
+    settle(2300000000, 1024);
+    ck_assert_int_eq(config.cache.policy, SL_CACHE_EXPECTED);
     ck_assert_uint_eq(config.cache.presample_epochs, 1);
     config.cache.presample_epochs = 5;
     config.cache.policy = SL_CACHE_PRESC; // the job says it
