@@ -511,27 +511,32 @@ TEST(a_bound_that_is_outgrown_is_raised_on_the_way)
         printf("SKIP: ThreadSanitizer holds several bytes for each\n");
         return;
     }
-    struct sl_checkpoint_list list;
-    char extra[128];
+    char extra[128] = "\"epochs\": 1000, \"memory\": \"256MiB\"";
+    plan.grow_bytes = 300 << 20;
     stage->epochs = 1;
-    plan.grow_bytes = 300 << 20;
-    ck_assert_int_eq(run_job("\"epochs\": 1000, \"memory\": \"256MiB\"", NULL), 1);
-    ck_assert_msg(strstr(client.message, "it goes on from its last checkpoint"), "%s",
-                  client.message);
-    snprintf(extra, sizeof extra, "\"epochs\": 1000, \"memory\": %llu",
-             number_behind(client.message, "with memory set to "));
-    must(sl_checkpoint_list(output, &list));
-    ck_assert_uint_ge(list.n, 1);
-    munmap(plan.grown, plan.grow_bytes);
-    reset_client();
-    plan.resume = list.names[0];
-    plan.grow_bytes = 300 << 20;
-    plan.stop_after_growth = 6; // memory is looked at once in five
-    stage->epochs = 2;
-    int status = run_job(extra, NULL);
+    int status = run_job(extra, NULL), raised = 0;
+    // Seen in the middle of its growth, it is asked for an eighth more than it had then; seen so a
+    // second time, for more than it ever has.
+    for (; raised == 0 || (status == 1 && raised < 2); raised++) {
+        struct sl_checkpoint_list list;
+        ck_assert_int_eq(status, 1);
+        ck_assert_msg(strstr(client.message, "it goes on from its last checkpoint"), "%s",
+                      client.message);
+        snprintf(extra, sizeof extra, "\"epochs\": 1000, \"memory\": %llu",
+                 number_behind(client.message, "with memory set to "));
+        must(sl_checkpoint_list(output, &list));
+        ck_assert_uint_ge(list.n, 1);
+        munmap(plan.grown, plan.grow_bytes);
+        reset_client();
+        plan.resume = list.names[0];
+        plan.grow_bytes = 300 << 20;
+        plan.stop_after_growth = 6; // memory is looked at once in five
+        stage->epochs++;
+        status = run_job(extra, NULL);
+        sl_checkpoint_list_fini(&list);
+    }
     ck_assert_msg(status == 130, "%d, with %s: %s", status, extra, client.message);
-    ck_assert_int_eq(cJSON_GetArraySize(at(client.report, "resumes")), 1);
-    sl_checkpoint_list_fini(&list);
+    ck_assert_int_eq(cJSON_GetArraySize(at(client.report, "resumes")), raised);
     munmap(plan.grown, plan.grow_bytes);
 }
 
