@@ -54,7 +54,7 @@ const char sl_cache_doc[] =
 
 enum { PASSED_LEAST = 1 << 27, PASSED_SHARE = 8 };
 
-// Whether a job starts sooner, by more than it loses in the first epoch, without expected visits.
+// Whether a job gains more by a start without expected visits than it loses in its epochs.
 static bool starts_sooner(const struct sl_cache_site *site)
 {
     return site->passed > PASSED_LEAST && site->passed > PASSED_SHARE * site->sampled;
