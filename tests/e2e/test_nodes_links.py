@@ -9,7 +9,7 @@ from harness import cases, whole
 from nodes import Nodes, Ranks
 from test_link_jobs import MEASURES, give_training, links
 from test_link_jobs import WAYS as PLAIN
-from test_nodes_run import MPIS, assert_link_killed, ended, log_of_node, nodes_job, report_of, start
+from test_nodes_run import MPIS, ended, log_of_node, lose_a_node, nodes_job, report_of, start
 from test_typed_links import WAYS as TYPED
 from test_typed_links import tastes
 from test_val_edges import KEY as WIDER
@@ -120,9 +120,7 @@ def test_a_worker_that_dies_on_one_node_changes_nothing(box, point):
 @cases(2, 1)
 def test_a_node_that_is_lost_ends_the_job_which_goes_on_with_fewer(box, n):
     config = job(box, "dies", **DIES)
-    only = {1: "export SLUICE_FAILPOINT=link_flipped:8"}
-    nodes = Ranks(box, MPIS[0], 3)
-    assert_link_killed(ended(nodes, start(box, nodes, config, only=only)))
+    lose_a_node(box, Ranks(box, MPIS[0], 3), config, 8)
     nodes = Ranks(box, MPIS[0], n)
     if n == 1:
         box.run({**config, "nodes": 1})[0].ok()

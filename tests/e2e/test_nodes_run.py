@@ -2,8 +2,9 @@
 
 import os
 import shutil
+import signal
 
-from harness import cases, fingerprint, go_on, read_json, small_job, whole
+from harness import cases, fingerprint, go_on, read_json, small_job, text_of, whole
 from nodes import KINDS, SIDE_BY_SIDE, Nodes, Ranks, plugin
 from test_typed_jobs import papers
 
@@ -42,6 +43,19 @@ def ended(nodes, running, seconds=120):
     result = running.wait(seconds)
     nodes.close()
     return result
+
+
+def lose_a_node(box, nodes, config, batches):
+    """The second node's link dies, behind a checkpoint: the first one's trainer stands still after
+    so many batches until there is one."""
+    only = {0: f"export SLUICE_FAILPOINT=trainer_gradient:{batches}:stop", 1: "export LOST=1"}
+    running = start(box, nodes, config, only=only)
+    pid = box.until_stopped(running, "trainer")
+    running.until(box.checkpoints, "a checkpoint")
+    [link] = [p for p in box.processes("link") if "LOST=1" in text_of(f"/proc/{p}/environ")]
+    os.kill(link, signal.SIGKILL)
+    go_on(pid)
+    assert_link_killed(ended(nodes, running))
 
 
 def report_of(box, output="runs/job"):

@@ -25,10 +25,11 @@ def job(box, **changes):
 
 
 def start(box, config, only=None):
-    """The job on two nodes, once it trains. only: {rank: shell text before it}."""
+    """The job on two nodes, once both train: behind an epoch the other one is no longer starting.
+    only: {rank: shell text before it}."""
     nodes = Ranks(box, MPI, 2)
     running = nodes.start("run", box.job({**config, "nodes": "auto"}), only=only)
-    running.until(lambda: os.path.exists(box.path("runs/job/metrics.jsonl")), "its metrics")
+    running.until(lambda: text_of(box.path("runs/job/metrics.jsonl")), "its first epoch")
     return nodes, running
 
 
@@ -65,8 +66,6 @@ def seats(box):
 
 def test_all_nodes_or_one(box):
     nodes, running = start(box, job(box))
-    # Behind an epoch the other node is no longer starting.
-    running.until(lambda: text_of(box.path("runs/job/metrics.jsonl")), "its first epoch")
     dry = scale(box, "samplers=2", "--dry-run")
     assert dry["dry_run"] and moves(dry) == {0: (1, 1, 2, 1), 1: (1, 1, 2, 1)}, dry
     assert seats(box) == (2, 2)
@@ -92,7 +91,7 @@ def test_all_nodes_or_one(box):
 
 def test_one_node_has_no_others(box):
     running = box.start("run", box.job(job(box)))
-    running.until(lambda: os.path.exists(box.path("runs/job/metrics.jsonl")), "its metrics")
+    running.until(lambda: text_of(box.path("runs/job/metrics.jsonl")), "its first epoch")
     box.sluice("scale", me(box), "trainers=2", "--node", 1).error(1, "wanted a rank below 1")
     assert "nodes" not in scale(box, "trainers=2", "--node", 0)
     assert seats(box) == (1, 2)

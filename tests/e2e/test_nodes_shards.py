@@ -6,8 +6,8 @@ import os
 from harness import cases, fingerprint, read_json, text_of, whole
 from nodes import Nodes, Ranks
 from test_accuracy import shared
-from test_nodes_run import MPIS, assert_link_killed, ended, log_of_node, nodes_job, report_of
-from test_nodes_run import same_report, start
+from test_nodes_run import MPIS, assert_link_killed, ended, log_of_node, lose_a_node
+from test_nodes_run import nodes_job, report_of, same_report, start
 
 EVALUATION = {"evaluate.fanout": [4, 4]}  # without "full", which reads all features
 STORAGE = {"store.features": "storage"}
@@ -127,9 +127,7 @@ def test_a_link_that_dies_over_rows_ends_the_job(box, point, rank):
 def test_a_job_of_shards_goes_on_with_others(box, n):
     """What two nodes began with their shards is finished by four, or by one with all features."""
     config = {**TIGHT, "checkpoint.every_updates": 2}
-    only = {1: "export SLUICE_FAILPOINT=link_flipped:26"}
-    result = run_on(box, Ranks(box, MPIS[0], 2), shards(box, 2), only=only, **config)
-    assert result.rc == 1, str(result)
+    lose_a_node(box, Ranks(box, MPIS[0], 2), spread_job(box, shards(box, 2), **config), 40)
     if n == 1:
         box.run(spread_job(box, nodes=1, **config))[0].ok()
     else:
