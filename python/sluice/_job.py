@@ -397,7 +397,15 @@ def fanout_of(num_neighbors: Any, schema: Optional["_typed.Schema"] = None) -> A
                 "wanted a list"
             )
         lists = schema.fanout(by_relation, default)
-        return {relation: fanout_of(values) for relation, values in lists.items()}
+        found = {relation: fanout_of(values) for relation, values in lists.items()}
+        (first, wanted), *others = found.items()
+        for relation, values in others:
+            if len(values) != len(wanted):
+                raise UsageError(
+                    f"num_neighbors: {relation!r} has {len(values)} hops and {first!r} "
+                    f"{len(wanted)}: wanted as many for each relation: 0 where a hop leaves one out"
+                )
+        return found
     values = by_relation
     if hasattr(values, "tolist"):  # a tensor or an array
         values = values.tolist()

@@ -451,6 +451,7 @@ says("has vertex 64, wanted 0 to 63", input_nodes=("author", [64]))
 unknown = {("author", "x", "paper"): [1]}
 says("wanted relations of the graph: ('author', 'writes', 'paper')", unknown)
 says("has nothing for ('paper', 'cites', 'paper')", {("author", "writes", "paper"): [1, 1]})
+says("has 1 hops and 'author -writes-> paper' 2", {k: [1, 1][:1 + (k == keys[0])] for k in keys})
 says("adj='csc': is for graphs of one type", adj="csc", arrays="pyg") if arrays_of_pyg else None
 for name, value in ("subgraph_type", "induced"), ("subgraph_type", "inducd"), ("disjoint", "yes"):
     said = refused(open_loader, path, **{name: value})
