@@ -57,7 +57,7 @@ def _check_name(name: Any, what: str) -> str:
         return name
     raise UsageError(
         f"data: has {what} {name!r}, wanted 1 to {NAME_MAX} letters, digits, '_' and '-': "
-        "data.rename() changes it"
+        + ("data.rename() changes it" if what == "type" else "make it again under another name")
     )
 
 

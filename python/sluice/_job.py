@@ -477,6 +477,13 @@ UNUSUAL = {
 }
 
 
+def drawn_by(text: str) -> Dict[str, Any]:
+    """What a job says, beside its fanout, of how batches are drawn."""
+    job, of = json.loads(text), {"kind": "khop", "time": "none"}
+    keys = {**UNUSUAL, **{f"sampler.{name}": (f"sampler.{name}", of[name]) for name in of}}
+    return {name: get(job, key) or usual for name, (key, usual) in keys.items()}
+
+
 # Of temporal_strategy what sampler.time says.
 TIME_RULES = {"uniform": "uniform", "last": "latest"}
 TIME_NAMES = ("time", "edge_time")

@@ -191,8 +191,9 @@ class Loader:
                     says of each vertex that has any, each drawn among all of them; -1 takes each
                     once. Default: False, or what the job says
     subgraph_type   which edges between its vertices a batch has: "directional", those that were
-                    sampled; "induced", all there are in the graph; "bidirectional", those that
-                    were sampled, and back. Default: "directional", or what the job says
+                    sampled; "induced", all there are in the graph, with weight_attr those of
+                    positive weight; "bidirectional", those that were sampled, and back. Default:
+                    "directional", or what the job says
     disjoint        whether each seed has vertices and edges of its own: those of a batch of that
                     seed alone. Default: False, or what the job says
     time_attr       "time": a seed's part of a batch has no edge later than the seed. Seeds are
@@ -690,8 +691,10 @@ class Loader:
         same: Dict[str, Any] = {name: int(getattr(self._info, name)) for name in SAME}
         if self._links is not None:
             same["per_positive"] = int(self._info.per_positive)
+        same["shuffle"] = not self._info.same_order
         if self._plan.list:  # which one that is attached to a job does not know
             same["input_nodes" if self._links is None else "edge_label_index"] = self._plan.list
+            same.update(_job.drawn_by(self._plan.text))
         fanout = self.num_neighbors
         return {**same, "fanout": fanout if isinstance(fanout, list) else str(fanout)}
 

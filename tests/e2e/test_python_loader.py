@@ -407,6 +407,10 @@ with open_loader(path, samplers=2) as loader:
     loader.set_epoch(1)  # as scripts do that also run without a state
     assert seeds(loader) == whole[1][1:]
     assert loader.state_dict()["epoch"] == 2
+for name, other in ("shuffle", False), ("replace", True), ("disjoint", True):
+    with open_loader(path, **{name: other}) as loader:
+        said = refused(loader.load_state_dict, state)
+        assert said.startswith(f"load_state_dict: {name}: the state is of a loader with"), said
 with open_loader(path, seed=8) as loader:
     said = refused(loader.load_state_dict, state)
     assert said.startswith("load_state_dict: seed: the state is of a loader with 7"), said

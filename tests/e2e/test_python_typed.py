@@ -751,7 +751,9 @@ bad("edge_index: has paper 65, wanted 0 to 64")
 wrong[writes].edge_index[1, 3] = 0
 bad("weight_attr: no relation of data has 'none'", weight_attr="none")
 wrong["a b"].num_nodes = 3
-bad("data: has type 'a b', wanted 1 to 63 letters, digits")
+bad("data: has type 'a b', wanted 1 to 63 letters, digits, '_' and '-': data.rename() changes it")
+wrong.rename("a b", "ab")["ab", "w r", "ab"].edge_index = torch.zeros(2, 1, dtype=torch.int64)
+bad("data: has relation 'w r', wanted 1 to 63 letters, digits, '_' and '-': make it again under")
 
 # Times of a HeteroData: of edges, or of vertices, whose edges have those of their sources.
 rng = np.random.default_rng(2)
