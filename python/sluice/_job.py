@@ -654,9 +654,13 @@ def plan(
         source.pyg,
         [
             (f"{of}{key}: ", f"{argument}: ")
-            for argument, key in {**KEYS, **{a: key for a, (key, _) in UNUSUAL.items()}}.items()
+            for argument, key in {
+                **KEYS,
+                **{a: key for a, (key, _) in UNUSUAL.items()},
+                **(LINK_KEYS if links is not None else {}),
+            }.items()
             for of in (f"{origin}: ", "")
-            if asked[argument] is not None
+            if {**asked, **(links.keys if links is not None else {})}.get(argument) is not None
         ],
         _checksum(seeds if links is None else pairs) or get(job, "input.split") or "train",
     )

@@ -180,6 +180,9 @@ def says(*words, data=path, **more):
     assert all(word in said for word in words), said
 
 says("neg_sampling", "triplet", neg_sampling="binarry")
+for keys in dict(exclude="self", subgraph_type="bidirectional"), dict(negatives="batches"):
+    said = refused(open_links, path, **keys)
+    assert said.startswith(f"{next(iter(keys))}: found "), said
 says("whole number", "0.5", neg_sampling_ratio=0.5)
 says("whole number", "nan", neg_sampling_ratio=float("nan"))
 says("whole number", "'2'", neg_sampling=("binary", "2"))
