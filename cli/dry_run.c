@@ -425,7 +425,7 @@ static void print_dataset(const struct sl_config *c, const struct sl_dataset *ds
     printf("\n");
     for (uint32_t i = 0; i < SL_MIN(t->n_types, (uint32_t)SHOWN); i++) {
         const struct sl_vertex_type *type = &t->type[i];
-        const uint64_t bytes = sl_type_feature_bytes(type);
+        const uint64_t bytes = sl_dataset_type_rows(ds, type) * sl_type_row_bytes(type);
         printf("  %s: %s vertices, ", type->name, sl_units_grouped(a, type->n));
         if (bytes > 0)
             printf("%u features, %s\n", type->feat_dim, sl_units_bytes(b, bytes));

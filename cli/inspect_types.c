@@ -77,12 +77,14 @@ static void print_types(const struct sl_types_summary *s)
         const bool labels = i == 0 && ds->task != SL_TASK_NONE;
         snprintf(feat, sizeof feat, "%" PRIu32 " x %s", t->feat_dim,
                  t->feat ? sl_npy_dtype_name(t->feat_dtype) : "");
-        sl_table_row(&table, "%s|%s|%s|%s|%s|%s|%s", t->name, sl_units_grouped(a, t->n),
-                     sl_units_grouped(b, t->first), sl_units_grouped(c, s->unreached[i]),
-                     t->feat ? feat : "none",
-                     t->feat ? sl_units_bytes((char[SL_UNITS_BYTES]){0}, sl_type_feature_bytes(t))
-                             : "",
-                     labels ? "labels" : "");
+        sl_table_row(
+            &table, "%s|%s|%s|%s|%s|%s|%s", t->name, sl_units_grouped(a, t->n),
+            sl_units_grouped(b, t->first), sl_units_grouped(c, s->unreached[i]),
+            t->feat ? feat : "none",
+            t->feat ? sl_units_bytes((char[SL_UNITS_BYTES]){0},
+                                     (double)(sl_dataset_type_rows(ds, t) * sl_type_row_bytes(t)))
+                    : "",
+            labels ? "labels" : "");
     }
     printf("\n");
     sl_table_print(&table, stdout);

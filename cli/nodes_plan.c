@@ -32,10 +32,11 @@ struct making {
     struct sl_config config;
     struct sl_nodes_plan *out;
     struct sl_plan plan;
-    uint16_t *part;           // (vertices) owned; NULL: features are not spread
-    uint64_t *n_local;        // (n_nodes) owned: rows of each
-    uint32_t *rank;           // (vertices) owned, or NULL
-    struct sl_dataset spread; // the data set as a node has it: borrows all
+    uint16_t *part;               // (vertices) owned; NULL: features are not spread
+    uint64_t *n_local;            // (n_nodes, types or 1) owned: rows of each
+    struct sl_vertex_type *types; // owned: of `spread`
+    uint32_t *rank;               // (vertices) owned, or NULL
+    struct sl_dataset spread;     // the data set as a node has it: borrows all
     struct sl_phase_spec phase[PHASES];
     bool is_test[PHASES]; // at the end
     uint32_t n_phases;
@@ -44,21 +45,56 @@ struct making {
     struct sl_progress progress;
 };
 
+// Of a row: of several types the mean, of those that have features.
 static uint64_t row_bytes_of(const struct sl_dataset *ds)
 {
-    return (uint64_t)ds->feat_dim * sl_dtype_bytes(ds->feat_dtype);
+    uint64_t bytes = 0, n = 0;
+    for (uint32_t t = 0; t < ds->typed.n_types; t++) {
+        const struct sl_vertex_type *type = &ds->typed.type[t];
+        bytes += sl_type_feature_bytes(type);
+        n += type->feat_dim ? type->n : 0;
+    }
+    return n ? sl_div_up(bytes, n) : (uint64_t)ds->feat_dim * sl_dtype_bytes(ds->feat_dtype);
+}
+
+static uint32_t tables_of(const struct making *m)
+{
+    return SL_MAX(m->spec->dataset->typed.n_types, 1u);
+}
+
+// Rows of all tables.
+static uint64_t n_local_of(const struct making *m, uint32_t node)
+{
+    uint64_t n = 0;
+    for (uint32_t t = 0; t < tables_of(m); t++)
+        n += m->n_local[(uint64_t)node * tables_of(m) + t];
+    return n;
 }
 
 // --- who has which features ----------------------------------------------------------------------
+
+// Of a node's data set, or of the whole one: rows that have features.
+static uint64_t feature_rows(const struct sl_dataset *ds)
+{
+    uint64_t n = 0;
+    for (uint32_t t = 0; t < ds->typed.n_types; t++)
+        n += ds->typed.type[t].feat_dim ? sl_dataset_type_rows(ds, &ds->typed.type[t]) : 0;
+    return ds->typed.n_types ? n : sl_dataset_rows(ds);
+}
 
 // The data set as that node has it.
 static const struct sl_dataset *dataset_of(struct making *m, uint32_t node)
 {
     m->spread = *m->spec->dataset;
+    for (uint32_t t = 0; m->part && t < m->spread.typed.n_types; t++) {
+        m->types[t] = m->spec->dataset->typed.type[t];
+        m->types[t].n_local = m->n_local[(uint64_t)node * tables_of(m) + t];
+        m->spread.typed.type = m->types;
+    }
     if (m->part)
         m->spread.shard = (struct sl_shard){.count = m->spec->n_nodes,
                                             .index = node,
-                                            .n_local = m->n_local[node],
+                                            .n_local = n_local_of(m, node),
                                             .part = m->part,
                                             .part_dtype = SL_DTYPE_U16};
     return &m->spread;
@@ -68,7 +104,7 @@ static const struct sl_dataset *dataset_of(struct making *m, uint32_t node)
 static uint32_t parts_found(const struct making *m)
 {
     uint32_t n = m->spec->n_nodes;
-    while (n > 0 && m->n_local[n - 1] == 0)
+    while (n > 0 && n_local_of(m, n - 1) == 0)
         n--;
     return n;
 }
@@ -77,7 +113,7 @@ static uint32_t parts_found(const struct making *m)
 static bool may_spread(const struct making *m)
 {
     const bool embeds = sl_config_is_links(&m->config) && !sl_config_is_external(&m->config);
-    return m->spec->dataset->typed.n_types == 0 && !embeds;
+    return !embeds;
 }
 
 // Of a whole data set: why its partition says nothing about these nodes. It was read with rc and is
@@ -88,9 +124,7 @@ static char *why_not(const struct making *m, const char *path, int rc, uint32_t 
     const char *ds = m->spec->dataset->path;
     const uint32_t wanted = m->spec->n_nodes;
     if (!may_spread(m)) {
-        sl_text_printf(&t, "each node has all features: %s have no shards",
-                       m->spec->dataset->typed.n_types ? "those of several types"
-                                                       : "jobs of links");
+        sl_text_printf(&t, "each node has all features: jobs of links have no shards");
         return sl_text_take(&t);
     }
     sl_text_printf(&t, "each node has all features; ");
@@ -114,14 +148,18 @@ static int find_parts(struct making *m)
     const struct sl_dataset *ds = m->spec->dataset;
     char path[sizeof ds->path + 16];
     m->part = malloc((ds->n_nodes + 1) * sizeof *m->part);
-    m->n_local = calloc(m->spec->n_nodes, sizeof *m->n_local);
-    if (!m->part || !m->n_local)
+    m->n_local = calloc((size_t)m->spec->n_nodes * tables_of(m), sizeof *m->n_local);
+    m->types = calloc(tables_of(m), sizeof *m->types);
+    if (!m->part || !m->n_local || !m->types)
         return sl_fail(SL_ENOMEM, "no memory for the parts of the vertices");
     snprintf(path, sizeof path, "%s/node_part.npy", ds->path);
     const int rc = may_spread(m) ? sl_parts_read(path, m->spec->n_nodes, ds->n_nodes, m->part)
                                  : SL_EUNSUPPORTED;
-    for (uint64_t v = 0; rc == SL_OK && v < ds->n_nodes; v++)
-        m->n_local[m->part[v]]++;
+    for (uint64_t v = 0, t = 0; rc == SL_OK && v < ds->n_nodes; v++) {
+        while (t + 1 < tables_of(m) && v >= ds->typed.type[t + 1].first)
+            t++;
+        m->n_local[m->part[v] * (uint64_t)tables_of(m) + t]++;
+    }
     m->out->spread = ds->shard.count ? SL_NODES_SHARDS : SL_NODES_FORESEEN;
     if (ds->shard.count || (rc == SL_OK && parts_found(m) == m->spec->n_nodes))
         return rc;
@@ -151,7 +189,6 @@ static struct sl_capacity_need need_of(const struct making *m, const struct sl_d
         .n_nodes = ds->n_nodes,
         .n_train = sl_config_epoch_items(&m->config, ds->split[SL_SPLIT_TRAIN].n),
         .n_params = m->spec->params->n,
-        .n_elsewhere = ds->n_nodes - sl_dataset_rows(ds),
         .n_shards = ds->shard.count,
         .infer_width = m->spec->params->infer_width,
         .jumping_width = m->spec->params->jumping_width,
@@ -183,7 +220,7 @@ static void note_node(struct making *m, uint32_t node, const struct sl_arena_spe
 {
     const struct sl_dataset *ds = dataset_of(m, node);
     m->out->node[node] = (struct sl_nodes_plan_node){
-        .feature_rows = sl_dataset_rows(ds),
+        .feature_rows = feature_rows(ds),
         .feature_bytes = sl_features_bytes(ds),
         .arena_bytes = bytes,
         .cache_rows = arena->rows.n_slots,
@@ -324,9 +361,10 @@ static int count_node(struct making *m, uint32_t node, const struct sl_arena_spe
     struct sl_config c = m->config;
     sl_capacity_settle_store(&c, ds, m->spec->available_bytes);
     const bool drive = sl_features_kinds[c.store.features].drive;
-    const uint64_t elsewhere = ds->n_nodes - sl_dataset_rows(ds);
-    double left =
-        arena->rows.n_slots >= (drive ? ds->n_nodes : elsewhere) ? (double)elsewhere : INFINITY;
+    struct sl_dataset all = *ds;
+    all.shard.count = 0;
+    const uint64_t n = feature_rows(&all), elsewhere = n - feature_rows(ds);
+    double left = arena->rows.n_slots >= (drive ? n : elsewhere) ? (double)elsewhere : INFINITY;
     SL_TRY(sl_node_rows_count(&m->rows, node, arena, drive,
                               SL_MAX(BATCHES / PHASES / p->n_counted, 1u), count));
     for (uint32_t i = 0; i < m->n_phases; i++) {
@@ -390,6 +428,7 @@ static void fini(struct making *m)
     sl_block_estimate_fini(&m->estimate);
     free(m->part);
     free(m->n_local);
+    free(m->types);
     free(m->rank);
     free(m);
 }

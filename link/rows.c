@@ -17,7 +17,7 @@
 // What one ask has to do with one node.
 struct route {
     bool sending, receiving;
-    uint32_t n; // rows
+    uint32_t n, row_bytes; // rows, and of each
     uint64_t asked_ns;
     struct sl_world_request send, receive;
 };
@@ -40,9 +40,10 @@ struct answer {
     enum step step;
     uint32_t to;
     size_t message_bytes;
-    struct sl_link_ask *message; // room for the largest one
-    uint32_t at;                 // rows that are copied
-    char *rows;                  // (max_rows, row_bytes)
+    struct sl_link_ask *message;   // room for the largest one
+    uint32_t at;                   // rows that are copied
+    struct sl_feature_table table; // of its vertices
+    char *rows;                    // (max_rows, row_bytes)
     struct sl_world_request request;
 };
 
@@ -91,7 +92,7 @@ static int ask_node(struct sl_link_rows *r, uint32_t slot, const struct sl_ask *
                     struct sl_link_ask *message)
 {
     const uint32_t first = node ? ask->head->end[node - 1] : 0, n = ask->head->end[node] - first;
-    const size_t row_bytes = r->asks.shape.row_bytes;
+    const size_t row_bytes = ask->head->row_bytes;
     struct route *route = route_of(r, slot, node);
     struct queue *q = &r->queues[node];
     *message = (struct sl_link_ask){.magic = SL_LINK_ASK_MAGIC,
@@ -99,7 +100,7 @@ static int ask_node(struct sl_link_rows *r, uint32_t slot, const struct sl_ask *
                                     .n = n,
                                     .row_bytes = (uint32_t)row_bytes};
     memcpy(message + 1, ask->vertices + first, n * sizeof *ask->vertices);
-    *route = (struct route){.n = n, .asked_ns = sl_now_ns()};
+    *route = (struct route){.n = n, .row_bytes = (uint32_t)row_bytes, .asked_ns = sl_now_ns()};
     int rc = table_of(r)->receive(node, SL_WORLD_TAG_ROWS, ask->rows + first * row_bytes,
                                   n * row_bytes, &route->receive);
     if (rc < 0)
@@ -119,7 +120,8 @@ static int check_ask(const struct sl_link_rows *r, const struct sl_ask *ask)
 {
     const struct sl_asks_shape *s = &r->asks.shape;
     uint32_t end = 0;
-    bool good = ask->head->n <= s->max_rows && ask->head->end[s->n_nodes - 1] == ask->head->n;
+    bool good = ask->head->row_bytes - 1 < s->row_bytes && ask->head->n <= s->max_rows &&
+                ask->head->end[s->n_nodes - 1] == ask->head->n;
     for (uint32_t node = 0; node < s->n_nodes; node++) {
         good &= ask->head->end[node] >= end &&
                 (node != r->link->world.rank || ask->head->end[node] == end);
@@ -201,7 +203,7 @@ static int look_at_slot(struct sl_link_rows *r, uint32_t slot)
 static void count(struct sl_link_rows *r, uint32_t node, const struct route *route)
 {
     struct sl_node_peer *peer = peer_of(r, node);
-    const uint64_t bytes = (uint64_t)route->n * r->asks.shape.row_bytes;
+    const uint64_t bytes = (uint64_t)route->n * route->row_bytes;
     peer->in_bytes += bytes;
     peer->rows += route->n;
     peer->row_bytes += bytes;
@@ -287,7 +289,7 @@ static const uint32_t *vertices_of(const struct answer *a)
 }
 
 // Whether all of it is this node's to give.
-static int check_message(const struct sl_link_rows *r, const struct answer *a)
+static int check_message(const struct sl_link_rows *r, struct answer *a)
 {
     const struct sl_dataset *ds = &r->link->dataset;
     const struct sl_link_ask *m = a->message;
@@ -295,18 +297,21 @@ static int check_message(const struct sl_link_rows *r, const struct answer *a)
     if (m->magic != SL_LINK_ASK_MAGIC || message_bytes(m->n) != a->message_bytes)
         return sl_fail(SL_EPROTO, "rows of features: %s sends %zu bytes that are no ask", from.text,
                        a->message_bytes);
-    if (m->shards != ds->shard.digest || m->row_bytes != r->asks.shape.row_bytes)
+    a->table = sl_dataset_table_of(ds, m->n ? vertices_of(a)[0] : 0);
+    if (m->shards != ds->shard.digest || m->row_bytes != a->table.row_bytes ||
+        m->row_bytes - 1 >= r->asks.shape.row_bytes)
         return sl_fail(SL_EPROTO,
                        "rows of features: %s asks for rows of %u bytes of shards %016" PRIx64
                        ", this node has rows of %u bytes of shards %016" PRIx64,
-                       from.text, m->row_bytes, m->shards, r->asks.shape.row_bytes,
+                       from.text, m->row_bytes, m->shards, (unsigned)a->table.row_bytes,
                        ds->shard.digest);
     for (uint32_t i = 0; i < m->n; i++) {
         const uint32_t v = vertices_of(a)[i];
-        if (v >= ds->n_nodes)
+        if (v - a->table.first >= a->table.n) // of one before the first: a very large number
             return sl_fail(SL_EPROTO,
-                           "rows of features: %s asks for vertex %u, wanted one below %" PRIu64,
-                           from.text, v, ds->n_nodes);
+                           "rows of features: %s asks for vertex %u, wanted one from %" PRIu64
+                           " to before %" PRIu64,
+                           from.text, v, a->table.first, a->table.first + a->table.n);
         const uint32_t part = sl_shard_place(&ds->shard, v).part;
         if (part != ds->shard.index)
             return sl_fail(SL_EPROTO,
@@ -317,28 +322,28 @@ static int check_message(const struct sl_link_rows *r, const struct answer *a)
     return SL_OK;
 }
 
-static const char *row_of(const struct sl_link_rows *r, uint32_t vertex)
+static const char *row_of(const struct sl_link_rows *r, const struct answer *a, uint32_t i)
 {
-    const struct sl_dataset *ds = &r->link->dataset;
-    return (const char *)ds->feat +
-           (size_t)sl_shard_place(&ds->shard, vertex).row * r->asks.shape.row_bytes;
+    const struct sl_shard *shard = &r->link->dataset.shard;
+    return (const char *)a->table.rows +
+           sl_shard_place(shard, vertices_of(a)[i]).row * a->table.row_bytes;
 }
 
 // Rows that may be on a drive are asked for all at once, before the first is touched.
 static void read_ahead(const struct sl_link_rows *r, const struct answer *a)
 {
     for (uint32_t i = 0; r->reads_ahead && i < a->message->n; i++)
-        sl_advise(row_of(r, vertices_of(a)[i]), r->asks.shape.row_bytes, MADV_WILLNEED);
+        sl_advise(row_of(r, a, i), a->table.row_bytes, MADV_WILLNEED);
 }
 
 // A piece; the answer leaves with the last one.
 static int copy_rows(struct sl_link_rows *r, struct answer *a)
 {
-    const size_t row_bytes = r->asks.shape.row_bytes;
+    const size_t row_bytes = a->table.row_bytes;
     const uint32_t piece = (uint32_t)SL_MAX(SL_LINK_PIECE_BYTES / row_bytes, (size_t)1);
     const uint32_t end = SL_MIN(a->message->n, a->at + piece);
     for (; a->at < end; a->at++)
-        memcpy(a->rows + a->at * row_bytes, row_of(r, vertices_of(a)[a->at]), row_bytes);
+        memcpy(a->rows + a->at * row_bytes, row_of(r, a, a->at), row_bytes);
     if (a->at < a->message->n)
         return SL_OK;
     SL_FAILPOINT(LINK_ANSWERING);

@@ -134,9 +134,19 @@ static bool is_elsewhere(const struct walk *w, uint32_t v)
     return w->rows->spec.part[v] != w->node;
 }
 
+// Vertices of a block come type after type; *type is the one before, from 0 on.
+static bool has_row(const struct walk *w, uint32_t v, uint32_t *type)
+{
+    const struct sl_typed *t = &w->rows->spec.ds->typed;
+    while (*type + 1 < t->n_types && v >= t->type[*type + 1].first)
+        ++*type;
+    return t->n_types == 0 || t->type[*type].feat_dim > 0;
+}
+
 static int keep(const struct walk *w, const struct sl_block *block, struct batch *b)
 {
     const uint32_t *nodes = sl_block_nodes(block);
+    uint32_t type = 0;
     if (block->n_input > b->room) {
         free(b->row);
         b->room = (uint32_t)SL_MIN(sl_pow2_at_least(block->n_input), (uint64_t)UINT32_MAX);
@@ -148,7 +158,7 @@ static int keep(const struct walk *w, const struct sl_block *block, struct batch
     }
     b->n = 0;
     for (uint32_t i = 0; i < block->n_input; i++)
-        if (w->drive || is_elsewhere(w, nodes[i]))
+        if (has_row(w, nodes[i], &type) && (w->drive || is_elsewhere(w, nodes[i])))
             b->row[b->n++] = nodes[i];
     return SL_OK;
 }
@@ -268,7 +278,8 @@ static int go(struct walk *w)
 static int open_cache(struct walk *w, const struct sl_arena_spec *arena)
 {
     struct sl_row_cache_shape shape = arena->rows;
-    shape.width[0].row_bytes = 0;
+    shape.n_widths = 1; // rows of all widths in one place
+    shape.width[0] = (struct sl_row_width){0, shape.n_slots};
     const uint64_t drawn =
         w->rows->mean_bytes ? arena->payload_bytes / w->rows->mean_bytes : shape.window;
     w->max_rows = SL_MAX(arena->asks.max_rows, 1u);

@@ -163,18 +163,6 @@ bool sl_partition_spreads(const char *out)
     return out && (n < 4 || strcmp(out + n - 4, ".npy") != 0);
 }
 
-// Features of several types are not spread.
-static int refuse_shards(const struct work *w)
-{
-    if (w->ds.typed.n_types == 0 || !sl_partition_spreads(w->p->out))
-        return SL_OK;
-    return sl_fail(SL_EUNSUPPORTED,
-                   "partition: --out '%s': found a directory for shards of data set %s, which has "
-                   "several types, wanted a file FILE.npy: each node of a job on such a graph has "
-                   "the whole data set",
-                   w->p->out, w->ds.path);
-}
-
 // Before anything is made: a wrong name is told at once.
 static int find_place(struct sl_partition *p)
 {
@@ -251,8 +239,6 @@ int sl_partition_make(struct sl_partition *p)
     if (rc == SL_OK)
         rc = sl_dataset_open(p->dataset, SL_NEED_TOPOLOGY | SL_NEED_TRAIN, SL_CHECK_CACHED, 0,
                              &w->ds);
-    if (rc == SL_OK)
-        rc = refuse_shards(w);
     if (rc == SL_OK)
         rc = find_place(p);
     if (rc == SL_OK)

@@ -34,7 +34,7 @@ struct work {
     const struct sl_parts_task *t;
     const struct sl_dataset *ds;
     const uint16_t *part;
-    uint64_t *n_rows;      // (n_parts)
+    uint64_t *n_rows;      // (tables, n_parts): a table of all vertices, or one of each type
     struct dirent **entry; // files that all shards have
     int n_entries;
     uint64_t partition;
@@ -52,9 +52,9 @@ static char *path_in(const struct work *w, uint32_t shard, const char *name, cha
 static int is_shared(const struct dirent *e)
 {
     const char *dot = strrchr(e->d_name, '.');
-    const char *const own[] = {"node_feat.npy", "node_part.npy", "node_row.npy"};
+    const char *const own[] = {"node_feat.", "node_part.npy", "node_row.npy"};
     for (size_t i = 0; i < SL_COUNT_OF(own); i++)
-        if (strcmp(e->d_name, own[i]) == 0)
+        if (strncmp(e->d_name, own[i], strlen(own[i])) == 0)
             return 0;
     return e->d_name[0] != '.' && dot && strcmp(dot, ".npy") == 0;
 }
@@ -88,13 +88,29 @@ static int list_entries(struct work *w)
     return SL_OK;
 }
 
+// ---- tables of features -------------------------------------------------------------------------
+
+static uint32_t tables_of(const struct work *w)
+{
+    return SL_MAX(w->ds->typed.n_types, 1u);
+}
+
+// Rows of a table by part (n_parts).
+static uint64_t *rows_of(const struct work *w, uint32_t t)
+{
+    return w->n_rows + (uint64_t)t * w->t->n_parts;
+}
+
 // ---- places -------------------------------------------------------------------------------------
 
 static int append_places(struct work *w, struct sl_npy_writer *to)
 {
     sl_progress_begin(w->t->progress, "places", w->ds->n_nodes, "vertices");
+    uint32_t t = 0;
     for (uint64_t v = 0; v < w->ds->n_nodes; v++) {
-        const uint32_t row = (uint32_t)w->n_rows[w->part[v]]++;
+        while (t + 1 < tables_of(w) && v >= w->ds->typed.type[t + 1].first)
+            t++;
+        const uint32_t row = (uint32_t)rows_of(w, t)[w->part[v]]++;
         SL_TRY(sl_npy_writer_append(to, &row, sizeof row));
         SL_TRY(sl_parts_tick(w->t->progress, v));
     }
@@ -129,19 +145,24 @@ static int share_places(struct work *w, uint32_t shard)
 
 // ---- features -----------------------------------------------------------------------------------
 
-// Of the parts from `first` on, writer by writer.
+// Of a table, and of the parts from `first` on, writer by writer.
 struct rows {
-    uint32_t first, n;
+    uint32_t t, first, n;
+    struct sl_feature_table table;
     struct sl_npy_writer *writer[TOGETHER];
 };
 
 static int open_rows(struct work *w, struct rows *r)
 {
     char path[PATH_BYTES];
+    const struct sl_vertex_type *type = w->ds->typed.n_types ? &w->ds->typed.type[r->t] : NULL;
+    const enum sl_dtype dtype = type ? type->feat_dtype : w->ds->feat_dtype;
+    const uint64_t dim = type ? type->feat_dim : w->ds->feat_dim;
     for (uint32_t i = 0; i < r->n; i++) {
         const uint32_t p = r->first + i;
-        SL_TRY(sl_npy_writer_open(path_in(w, p, "node_feat.npy", path), w->ds->feat_dtype, 2,
-                                  (uint64_t[]){w->n_rows[p], w->ds->feat_dim}, &r->writer[i]));
+        path_in(w, p, type ? w->ds->files->typed[r->t].name : "node_feat.npy", path);
+        SL_TRY(sl_npy_writer_open(path, dtype, 2, (uint64_t[]){rows_of(w, r->t)[p], dim},
+                                  &r->writer[i]));
         SL_TRY(sl_npy_writer_reserve(r->writer[i]));
     }
     return SL_OK;
@@ -149,12 +170,13 @@ static int open_rows(struct work *w, struct rows *r)
 
 static int append_rows(struct work *w, struct rows *r)
 {
-    const uint64_t bytes = w->ds->feat_dim * sl_dtype_bytes(w->ds->feat_dtype);
+    const uint64_t bytes = r->table.row_bytes;
     const uint64_t stretch = BEHIND / bytes + 1;
-    const char *row = w->ds->feat;
-    sl_progress_begin(w->t->progress, "features", w->ds->n_nodes, "vertices");
-    for (uint64_t v = 0; v < w->ds->n_nodes; v++, row += bytes) {
-        const uint32_t i = w->part[v] - r->first; // of a part before it large, too
+    const uint16_t *part = w->part + r->table.first;
+    const char *row = r->table.rows;
+    sl_progress_begin(w->t->progress, "features", r->table.n, "vertices");
+    for (uint64_t v = 0; v < r->table.n; v++, row += bytes) {
+        const uint32_t i = part[v] - r->first; // of a part before it large, too
         if (i < r->n)
             SL_TRY(sl_npy_writer_append(r->writer[i], row, bytes));
         if (v % stretch == stretch - 1)
@@ -164,22 +186,31 @@ static int append_rows(struct work *w, struct rows *r)
     return SL_OK;
 }
 
-static int write_features(struct work *w)
+static int write_table(struct work *w, uint32_t t)
 {
+    const struct sl_feature_table table = sl_dataset_table(w->ds, t);
     int rc = SL_OK;
-    if (!w->ds->feat)
+    if (!table.rows || table.row_bytes == 0)
         return SL_OK;
-    sl_advise(w->ds->feat, sl_features_bytes(w->ds), MADV_SEQUENTIAL);
+    sl_advise(table.rows, table.n * table.row_bytes, MADV_SEQUENTIAL);
     for (uint32_t p = 0; p < w->t->n_parts && rc == SL_OK; p += TOGETHER) {
-        struct rows r = {.first = p, .n = SL_MIN(w->t->n_parts - p, (uint32_t)TOGETHER)};
+        struct rows r = {
+            .t = t, .first = p, .n = SL_MIN(w->t->n_parts - p, (uint32_t)TOGETHER), .table = table};
         rc = open_rows(w, &r);
         if (rc == SL_OK)
             rc = append_rows(w, &r);
         for (uint32_t i = 0; i < r.n; i++)
             rc = sl_npy_writer_close(&r.writer[i], rc);
     }
-    w->s->bytes += sl_features_bytes(w->ds);
+    w->s->bytes += table.n * table.row_bytes;
     return rc;
+}
+
+static int write_features(struct work *w)
+{
+    for (uint32_t t = 0; t < tables_of(w); t++)
+        SL_TRY(write_table(w, t));
+    return SL_OK;
 }
 
 // ---- metadata -----------------------------------------------------------------------------------
@@ -212,6 +243,19 @@ static int make_digest(struct work *w)
     return SL_OK;
 }
 
+// How many rows the shard has, and of each type.
+static void add_rows(struct work *w, uint32_t shard, cJSON *to)
+{
+    cJSON *by_type = w->ds->typed.n_types ? cJSON_AddArrayToObject(to, "type_rows") : NULL;
+    uint64_t n = 0;
+    for (uint32_t t = 0; t < tables_of(w); t++) {
+        n += rows_of(w, t)[shard];
+        if (by_type)
+            cJSON_AddItemToArray(by_type, cJSON_CreateNumber((double)rows_of(w, t)[shard]));
+    }
+    cJSON_AddNumberToObject(to, "rows", (double)n);
+}
+
 // The keys that the data set has, its user's own among them.
 static int write_metadata(struct work *w, uint32_t shard)
 {
@@ -219,14 +263,19 @@ static int write_metadata(struct work *w, uint32_t shard)
     cJSON *root = sl_metadata_read(w->ds->path);
     if (!root)
         return SL_EIO;
+    cJSON *type;
     cJSON_DeleteItemFromObjectCaseSensitive(root, "feat_stripes"); // features are one file now
+    cJSON_ArrayForEach(type, cJSON_GetObjectItemCaseSensitive(root, "types"))
+    {
+        cJSON_DeleteItemFromObjectCaseSensitive(type, "feat_stripes");
+    }
     cJSON_DeleteItemFromObjectCaseSensitive(root, "name");
     cJSON_AddStringToObject(root, "name", w->ds->name);
     cJSON_DeleteItemFromObjectCaseSensitive(root, "shard");
     cJSON *o = cJSON_AddObjectToObject(root, "shard");
     cJSON_AddNumberToObject(o, "index", shard);
     cJSON_AddNumberToObject(o, "count", w->t->n_parts);
-    cJSON_AddNumberToObject(o, "rows", (double)w->n_rows[shard]);
+    add_rows(w, shard, o);
     cJSON_AddStringToObject(o, "of", w->ds->path);
     add_digest(o, "whole", w->ds->digest);
     add_digest(o, "digest", w->s->digest);
@@ -318,7 +367,7 @@ int sl_shards_open(struct sl_shards *s, const char *out, bool force)
 int sl_shards_write(struct sl_shards *s, const struct sl_parts_task *t, const uint16_t *part)
 {
     struct work w = {.s = s, .t = t, .ds = t->ds, .part = part};
-    w.n_rows = calloc(t->n_parts, sizeof *w.n_rows);
+    w.n_rows = calloc((size_t)t->n_parts * tables_of(&w), sizeof *w.n_rows);
     s->shared.copies = s->topology == SL_SHARDS_COPY;
     int rc =
         w.n_rows ? write_all(&w) : sl_fail(SL_ENOMEM, "partition: no memory for a number a shard");

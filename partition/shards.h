@@ -5,7 +5,7 @@
  *   OUT/metadata.json            "shards": N
  *   OUT/0 ... OUT/N-1            each a data set directory
  *       metadata.json            "shard": {...}
- *       node_feat.npy            rows of the part's vertices
+ *       node_feat.npy            rows of the part's vertices; or node_feat.TYPE.npy, of each type
  *       node_part.npy, node_row.npy, indptr.npy, indices.npy and so on: the same in all
  *
  * What is the same is a hard link to the data set's file, or a copy.

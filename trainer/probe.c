@@ -124,12 +124,13 @@ static int check_rows(const struct sl_trainer_spec *spec, const struct sl_block 
     const struct sl_row_cache_shape *rows = &spec->arena->h->spec.rows;
     const uint64_t room = sl_row_cache_room(rows);
     const uint32_t n = block->n_input;
-    uint64_t wanted = sl_rows_cached_bytes(spec->dataset, block, 0);
+    uint64_t wanted = sl_rows_cached_bytes(spec->dataset, block, 0, NULL);
     if (rows->n_slots == 0 || wanted <= room)
         return SL_OK;
     if (spec->fetches)
-        wanted = sl_rows_cached_bytes(
-            spec->dataset, block, n - sl_reading_count(spec->fetches, sl_block_nodes(block), n));
+        wanted = sl_rows_cached_bytes(spec->dataset, block,
+                                      n - sl_reading_count(spec->fetches, sl_block_nodes(block), n),
+                                      spec->fetches);
     if (wanted <= room)
         return SL_OK;
     return sl_fail(SL_EINVAL,

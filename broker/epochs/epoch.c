@@ -197,15 +197,6 @@ static void take_switching(struct sl_epoch *f)
 
 // --- an epoch ------------------------------------------------------------------------------------
 
-// Rows that came from other nodes. All rows of a batch are of one size.
-static void add_remote(struct sl_epoch *f, const struct sl_batch_entry *e)
-{
-    const uint64_t rows = e->remote_rows + e->remote_beside;
-    const uint64_t bytes = e->hit_bytes + e->matched_bytes + e->miss_bytes;
-    f->store.remote_rows += (double)rows;
-    f->store.remote_bytes += e->n_input ? (double)(rows * (bytes / e->n_input)) : 0;
-}
-
 static void take_sums(struct sl_epoch *f, const struct sl_batch_entry *entries,
                       const struct sl_update_entry *updates, uint64_t n)
 {
@@ -237,7 +228,8 @@ static void take_sums(struct sl_epoch *f, const struct sl_batch_entry *entries,
         f->store.beside += e->rows_beside;
         f->store.read_bytes += e->drive_bytes;
         f->store.seconds += (double)e->fetch_ns * 1e-9;
-        add_remote(f, e);
+        f->store.remote_rows += (double)(e->remote_rows + e->remote_beside);
+        f->store.remote_bytes += (double)(e->remote_bytes + e->remote_beside_bytes);
         if (e->standby) {
             f->switching.batches++;
         } else {

@@ -591,7 +591,6 @@ static int make_arena(struct sl_job *job)
         .n_nodes = job->dataset.n_nodes,
         .n_train = sl_config_epoch_items(&job->config, job->dataset.split[SL_SPLIT_TRAIN].n),
         .n_params = job->params.n,
-        .n_elsewhere = job->dataset.n_nodes - sl_dataset_rows(&job->dataset),
         .n_shards = job->dataset.shard.count,
         .infer_width = job->params.infer_width,
         .jumping_width = job->params.jumping_width,

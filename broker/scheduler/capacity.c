@@ -205,14 +205,21 @@ static void plan_shard(const struct sl_config *config, const struct sl_capacity_
                        struct sl_arena_spec *out)
 {
     struct sl_row_cache_shape *rows = &out->rows;
+    uint64_t widest = 0, elsewhere = 0;
     if (need->n_shards == 0 || rows->n_slots == 0)
         return;
-    out->asks = sl_asks_shape(config->n_devices, need->n_shards, need->n_nodes,
-                              need->widths.of[0].row_bytes);
+    for (uint32_t w = 0; w < need->widths.n; w++)
+        widest = SL_MAX(widest, need->widths.of[w].row_bytes);
+    out->asks = sl_asks_shape(config->n_devices, need->n_shards, need->n_nodes, widest);
     if (sl_features_kinds[config->store.features].drive)
         return;
-    const uint64_t elsewhere = SL_MAX(need->n_elsewhere, (uint64_t)1);
-    rows->n_slots = rows->width[0].n_slots = SL_MIN(rows->n_slots, elsewhere);
+    rows->n_slots = 0;
+    for (uint32_t w = 0; w < rows->n_widths; w++) {
+        const uint64_t most = SL_MAX(need->widths.of[w].n_elsewhere, (uint64_t)1);
+        rows->width[w].n_slots = SL_MIN(rows->width[w].n_slots, most);
+        rows->n_slots += rows->width[w].n_slots;
+        elsewhere += most;
+    }
     // n_slots is at most the divisor.
     if (rows->n_hot)
         rows->n_hot = (uint64_t)((double)rows->n_slots / (double)elsewhere * (double)need->n_nodes /

@@ -41,7 +41,6 @@ struct sl_capacity_need {
     uint64_t probe_bytes;
     uint64_t n_nodes, n_train, n_params;
     struct sl_row_widths widths; // of the features in the store
-    uint64_t n_elsewhere;        // vertices whose features are on other nodes
     uint32_t n_shards;           // that the data set is spread over; 0: it is whole
     uint32_t infer_width;        // widest hidden activation
     uint32_t jumping_width;      // what jumping knowledge gathers of a vertex, 0 without

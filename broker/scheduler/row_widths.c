@@ -57,7 +57,8 @@ static void find_wanted(const struct sl_config *c, const struct sl_typed *typed,
         draw_hop(c, typed, hop, b);
 }
 
-static void add(struct sl_row_widths *to, uint64_t row_bytes, uint64_t n_rows, double wanted)
+static void add(struct sl_row_widths *to, uint64_t row_bytes, uint64_t n_rows, uint64_t n_here,
+                double wanted)
 {
     uint32_t w = 0;
     if (row_bytes == 0 || n_rows == 0)
@@ -70,6 +71,7 @@ static void add(struct sl_row_widths *to, uint64_t row_bytes, uint64_t n_rows, d
         return;
     to->of[w].row_bytes = row_bytes;
     to->of[w].n_rows += n_rows;
+    to->of[w].n_elsewhere += n_rows - n_here;
     to->of[w].wanted += wanted;
 }
 
@@ -80,12 +82,13 @@ void sl_row_widths_find(const struct sl_config *config, const struct sl_dataset 
     struct batch b = {0};
     *out = (struct sl_row_widths){0};
     if (typed->n_types == 0)
-        add(out, ds->feat_dim * sl_dtype_bytes(ds->feat_dtype), ds->n_nodes, 1);
+        add(out, ds->feat_dim * sl_dtype_bytes(ds->feat_dtype), ds->n_nodes, sl_dataset_rows(ds),
+            1);
     else
         find_wanted(config, typed, &b);
     for (uint32_t t = 0; t < typed->n_types; t++)
         add(out, sl_type_row_bytes(&typed->type[t]), typed->type[t].n,
-            different(b.known[t], typed->type[t].n));
+            sl_dataset_type_rows(ds, &typed->type[t]), different(b.known[t], typed->type[t].n));
 }
 
 // --- what each gets ------------------------------------------------------------------------------

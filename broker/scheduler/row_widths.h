@@ -40,7 +40,8 @@
 
 struct sl_row_need {
     uint64_t row_bytes, n_rows;
-    double wanted; // by a mini-batch
+    double wanted;        // by a mini-batch
+    uint64_t n_elsewhere; // of a shard: rows that other nodes have
 };
 
 struct sl_row_widths {

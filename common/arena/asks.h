@@ -52,14 +52,15 @@ enum sl_ask_state { SL_ASK_FREE, SL_ASK_TAKEN, SL_ASK_ASKED, SL_ASK_ANSWERED, SL
 struct sl_ask_head {
     _Alignas(64) _Atomic uint64_t word;
     struct sl_event answered;
-    uint32_t n;     // vertices
-    uint32_t end[]; // (n_nodes) those of node k end here, and begin where those of k - 1 end
+    uint32_t n;         // vertices
+    uint32_t row_bytes; // of all of them: at most the shape's
+    uint32_t end[];     // (n_nodes) those of node k end here, and begin where those of k - 1 end
 };
 
 struct sl_ask {
     struct sl_ask_head *head;
     uint32_t *vertices; // (max_rows)
-    char *rows;         // (max_rows, row_bytes)
+    char *rows;         // (n, head->row_bytes)
 };
 
 // One process's view.
@@ -70,7 +71,7 @@ struct sl_asks {
     uint64_t slot_bytes;
 };
 
-// Slots for so many devices. Rows of row_bytes, of a data set with n_rows in n_nodes parts.
+// Slots for so many devices. Rows of row_bytes at most, of a data set with n_rows in n_nodes parts.
 struct sl_asks_shape sl_asks_shape(uint32_t n_devices, uint32_t n_nodes, uint64_t n_rows,
                                    uint64_t row_bytes);
 uint64_t sl_asks_bytes(const struct sl_asks_shape *shape);
@@ -87,7 +88,7 @@ static inline enum sl_ask_state sl_ask_state(const struct sl_ask *ask)
 
 // A slot to write vertices into, by worker `worker`. False: none is free.
 bool sl_asks_take(const struct sl_asks *asks, uint32_t worker, struct sl_ask *out);
-// head->n, head->end and the vertices are written: wakes the link.
+// head->n, head->row_bytes, head->end and the vertices are written: wakes the link.
 void sl_asks_send(struct sl_arena *a, const struct sl_asks *asks, const struct sl_ask *ask);
 // The rows have been copied, or are not wanted any more: they may be under way still.
 void sl_asks_give_back(struct sl_arena *a, const struct sl_asks *asks, const struct sl_ask *ask);

@@ -138,7 +138,7 @@ struct sl_batch_entry {
     uint64_t rows_read;   // ... that were read, and the bytes that took
     uint64_t rows_beside; // ... that found no slot, and are read when the batch is extracted
     uint64_t drive_bytes;
-    uint64_t remote_rows; // of those that were read, on other nodes
+    uint64_t remote_rows, remote_bytes; // of those that were read, on other nodes
     // trainer
     uint64_t claimed_at_ns;
     uint64_t train_wait_ns; // waiting for a ready batch and for the parameters' version
@@ -152,8 +152,9 @@ struct sl_batch_entry {
     uint64_t hit_bytes, miss_bytes;  // feature bytes read from the cache and from the store
     uint64_t near_bytes;             // of the block, copied within the trainer's GPU
     uint64_t matched, matched_bytes; // input nodes that its batch before had on the GPU
-    uint64_t remote_beside;          // rows that found no slot and came from other nodes
-    uint32_t standby;                // 1: trained by a standby trainer
+    // Rows that found no slot and came from other nodes.
+    uint64_t remote_beside, remote_beside_bytes;
+    uint32_t standby; // 1: trained by a standby trainer
     // The sum with other trainers that a held batch waited for; stands with the last one that its
     // trainer holds of an update.
     uint64_t sum_from_ns;

@@ -197,6 +197,29 @@ static inline uint64_t sl_dataset_rows(const struct sl_dataset *ds)
     return ds->shard.count ? ds->shard.n_local : ds->n_nodes;
 }
 
+// ... of a type, as far as it has some.
+static inline uint64_t sl_dataset_type_rows(const struct sl_dataset *ds,
+                                            const struct sl_vertex_type *type)
+{
+    return ds->shard.count ? type->n_local : type->n;
+}
+
+// Rows of features of one width that lie together: of all vertices, or of a type's.
+struct sl_feature_table {
+    uint64_t first, n;    // vertices
+    uint64_t n_rows;      // that are here: n, or of a shard those of its part
+    uint64_t rows_before; // of the types before it, likewise
+    uint64_t row_bytes;   // 0: they have none
+    const void *rows;
+};
+
+// That of a type; of a plain data set of all. O(types).
+struct sl_feature_table sl_dataset_table(const struct sl_dataset *ds, uint32_t type);
+// That of vertex v (below n_nodes).
+struct sl_feature_table sl_dataset_table_of(const struct sl_dataset *ds, uint64_t v);
+// The most bytes that a row has; 0: nothing has features.
+uint64_t sl_dataset_widest_row(const struct sl_dataset *ds);
+
 // Rows that may be learned: one for each vertex, or for those of types without features.
 static inline uint64_t sl_dataset_learned_rows(const struct sl_dataset *ds)
 {

@@ -37,7 +37,7 @@ uint32_t sl_dataset_contents(const struct sl_dataset *ds,
     }
     for (uint32_t t = 0; t < ds->files->n_typed; t++) {
         const struct sl_typed_file *file = &ds->files->typed[t];
-        if (file->npy.map)
+        if (file->npy.map && !(ds->shard.count && t < ds->typed.n_types))
             out[n++] = (struct sl_dataset_content){
                 .name = file->name,
                 .bytes = file->npy.file_bytes,

@@ -6,6 +6,7 @@
 
 #include <xxhash.h>
 
+#include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/data/dataset_internal.h"
 #include "common/data/scan.h"
@@ -94,6 +95,40 @@ int sl_shards_at(const char *path, uint32_t *count)
     return rc;
 }
 
+// ---- rows ---------------------------------------------------------------------------------------
+
+struct sl_feature_table sl_dataset_table(const struct sl_dataset *ds, uint32_t of)
+{
+    struct sl_feature_table out = {.n = ds->n_nodes,
+                                   .n_rows = sl_dataset_rows(ds),
+                                   .row_bytes = ds->feat_dim * sl_dtype_bytes(ds->feat_dtype),
+                                   .rows = ds->feat};
+    if (ds->typed.n_types == 0)
+        return out;
+    const struct sl_vertex_type *type = ds->typed.type;
+    for (; type < &ds->typed.type[of]; type++)
+        out.rows_before += sl_dataset_type_rows(ds, type);
+    out.first = type->first;
+    out.n = type->n;
+    out.n_rows = sl_dataset_type_rows(ds, type);
+    out.row_bytes = sl_type_row_bytes(type);
+    out.rows = type->feat;
+    return out;
+}
+
+struct sl_feature_table sl_dataset_table_of(const struct sl_dataset *ds, uint64_t v)
+{
+    return sl_dataset_table(ds, ds->typed.n_types ? sl_typed_type_of(&ds->typed, v) : 0);
+}
+
+uint64_t sl_dataset_widest_row(const struct sl_dataset *ds)
+{
+    uint64_t widest = ds->typed.n_types ? 0 : ds->feat_dim * sl_dtype_bytes(ds->feat_dtype);
+    for (uint32_t t = 0; t < ds->typed.n_types; t++)
+        widest = SL_MAX(widest, sl_type_row_bytes(&ds->typed.type[t]));
+    return widest;
+}
+
 // ---- checks -------------------------------------------------------------------------------------
 
 int sl_dataset_check_shard(struct sl_dataset *ds)
@@ -118,11 +153,13 @@ int sl_dataset_check_shard(struct sl_dataset *ds)
     return SL_OK;
 }
 
-// n (count) zeros; the vertices of each part afterwards.
-static int validate_places(const struct sl_dataset *ds, uint32_t *n)
+// The vertices from `first` to before `end`, which are all, or a type's. n (count): those of each
+// part afterwards.
+static int validate_range(const struct sl_dataset *ds, uint32_t first, uint32_t end, uint32_t *n)
 {
     const struct sl_shard *s = &ds->shard;
-    for (uint32_t v = 0; v < ds->n_nodes; v++) {
+    memset(n, 0, s->count * sizeof *n);
+    for (uint32_t v = first; v < end; v++) {
         const struct sl_shard_place at = sl_shard_place(s, v);
         if (at.part >= s->count)
             return sl_fail(SL_EFORMAT,
@@ -131,11 +168,39 @@ static int validate_places(const struct sl_dataset *ds, uint32_t *n)
                            ds->path, v, at.part, s->count);
         if (at.row != n[at.part])
             return sl_fail(SL_EFORMAT,
-                           "%s/node_row.npy: element %u is %u, wanted %u: so many vertices before "
-                           "it are in its part %u: " AGAIN,
-                           ds->path, v, at.row, n[at.part], at.part);
+                           "%s/node_row.npy: element %u is %u, wanted %u: so many vertices%s "
+                           "before it are in its part %u: " AGAIN,
+                           ds->path, v, at.row, n[at.part], ds->typed.n_types ? " of its type" : "",
+                           at.part);
         n[at.part]++;
     }
+    return SL_OK;
+}
+
+static int validate_types(const struct sl_dataset *ds, uint32_t *n)
+{
+    const struct sl_typed *t = &ds->typed;
+    for (uint32_t i = 0; i < t->n_types; i++) {
+        const struct sl_vertex_type *type = &t->type[i];
+        SL_TRY(validate_range(ds, (uint32_t)type->first, (uint32_t)(type->first + type->n), n));
+        if (n[ds->shard.index] != type->n_local)
+            return sl_fail(SL_EFORMAT,
+                           "%s/metadata.json: \"shard.type_rows[%u]\" is %" PRIu64
+                           ", wanted %u: so many vertices of type \"%s\" are in part %u of "
+                           "node_part.npy: " AGAIN,
+                           ds->path, i, type->n_local, n[ds->shard.index], type->name,
+                           ds->shard.index);
+    }
+    return SL_OK;
+}
+
+// n (count): memory for a number a part.
+static int validate_places(const struct sl_dataset *ds, uint32_t *n)
+{
+    const struct sl_shard *s = &ds->shard;
+    if (ds->typed.n_types > 0)
+        return validate_types(ds, n);
+    SL_TRY(validate_range(ds, 0, (uint32_t)ds->n_nodes, n));
     if (n[s->index] == s->n_local)
         return SL_OK;
     return sl_fail(SL_EFORMAT,

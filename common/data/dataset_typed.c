@@ -313,10 +313,44 @@ static int read_lists(const struct reader *in, const cJSON *json)
                    sl_relation_text(t, 0).text);
 }
 
+// Of a shard "shard.type_rows": how many vertices of each type are in its part.
+static int read_shard(const struct reader *in, const cJSON *json, const struct sl_dataset *ds)
+{
+    const struct sl_typed *t = in->typed;
+    const cJSON *shard = cJSON_GetObjectItemCaseSensitive(json, "shard"),
+                *rows = cJSON_GetObjectItemCaseSensitive(shard, "type_rows");
+    uint64_t sum = 0;
+    if (ds->shard.count == 0)
+        return SL_OK;
+    const int found = cJSON_IsArray(rows) ? cJSON_GetArraySize(rows) : 0;
+    if (found != (int)t->n_types)
+        return sl_fail(SL_EFORMAT,
+                       "%s: \"shard.type_rows\" is a list of %d, wanted %u, a number for each of "
+                       "\"types\": write the shards again (sluice partition --out)",
+                       in->path, found, t->n_types);
+    for (uint32_t i = 0; i < t->n_types; i++) {
+        const cJSON *item = cJSON_GetArrayItem(rows, (int)i);
+        const double x = cJSON_IsNumber(item) ? item->valuedouble : -1;
+        if (!(x >= 0) || x > (double)t->type[i].n || x != (double)(uint64_t)x)
+            return sl_fail(SL_EFORMAT,
+                           "%s: \"shard.type_rows[%u]\" is %g, wanted a whole number up to "
+                           "%" PRIu64 ", the vertices of type \"%s\"",
+                           in->path, i, x, t->type[i].n, t->type[i].name);
+        t->type[i].n_local = (uint64_t)x;
+        sum += t->type[i].n_local;
+    }
+    if (sum == ds->shard.n_local)
+        return SL_OK;
+    return sl_fail(SL_EFORMAT,
+                   "%s: \"shard.rows\" is %" PRIu64 ", wanted %" PRIu64
+                   ", the sum of \"shard.type_rows\"",
+                   in->path, ds->shard.n_local, sum);
+}
+
 // What a data set of several types has not.
 static int refuse_keys(const struct reader *in, const cJSON *json, const struct sl_dataset *ds)
 {
-    static const char *const keys[] = {"feat_dim", "feat_stripes", "first_side", "shard", "shards"};
+    static const char *const keys[] = {"feat_dim", "feat_stripes", "first_side"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (cJSON_GetObjectItemCaseSensitive(json, keys[i]))
             return sl_fail(SL_EUNSUPPORTED,
@@ -326,8 +360,7 @@ static int refuse_keys(const struct reader *in, const cJSON *json, const struct 
                            i == 0   ? "features by type, as \"feat_dim\" of each and "
                                       "node_feat.TYPE.npy"
                            : i == 1 ? "stripes by type, as \"feat_stripes\" of each"
-                           : i == 2 ? "its sides as types"
-                                    : "no shards yet",
+                                    : "its sides as types",
                            keys[i]);
     const struct sl_relation *last = &in->typed->relation[in->typed->n_relations - 1];
     const struct sl_vertex_type *type = &in->typed->type[in->typed->n_types - 1];
@@ -377,6 +410,7 @@ int sl_dataset_read_types(const cJSON *json, const char *path, struct sl_dataset
     }
     SL_TRY(check_label_type(&in, json));
     SL_TRY(read_lists(&in, json));
+    SL_TRY(read_shard(&in, json, ds));
     return refuse_keys(&in, json, ds);
 }
 
@@ -415,7 +449,8 @@ static int map_features(struct sl_dataset *ds, uint32_t t,
                    "data set %s: has no %s: wanted %" PRIu64 " x %" PRIu32
                    " features (float32 or float16), as \"feat_dim\" of type \"%s\" in "
                    "metadata.json says: leave that out for a type without features",
-                   ds->path, file->name, type->n, type->feat_dim, type->name);
+                   ds->path, file->name, sl_dataset_type_rows(ds, type), type->feat_dim,
+                   type->name);
 }
 
 // The file "WHAT.SOURCE.NAME.TARGET.npy" of a relation, if it has one, counted in *n_found. A file
@@ -539,12 +574,14 @@ int sl_dataset_check_types(struct sl_dataset *ds)
             return sl_fail(SL_EFORMAT,
                            "%s, wanted float32 or float16: save x.astype(numpy.float32)",
                            found.text);
-        if (h->ndim != 2 || h->shape[0] != type->n || h->shape[1] != type->feat_dim ||
+        const uint64_t n_rows = sl_dataset_type_rows(ds, type);
+        if (h->ndim != 2 || h->shape[0] != n_rows || h->shape[1] != type->feat_dim ||
             type->feat_dim == 0)
             return sl_fail(SL_EFORMAT,
-                           "%s, wanted (count, feat_dim) with feat_dim > 0: metadata.json says "
+                           "%s, wanted (%s, feat_dim) with feat_dim > 0: metadata.json says "
                            "(%" PRIu64 ", %" PRIu32 ") of type \"%s\"",
-                           found.text, type->n, type->feat_dim, type->name);
+                           found.text, ds->shard.count ? "shard.type_rows" : "count", n_rows,
+                           type->feat_dim, type->name);
         type->feat_dtype = h->dtype;
         type->feat = file->npy.data;
     }

@@ -70,16 +70,16 @@ static uint64_t plan_of(uint64_t bytes, bool full)
     return full || bytes <= sl_dataset_sampling.above ? bytes : sl_dataset_sampling.sample;
 }
 
-static uint64_t bytes_of(const struct sl_vertex_type *t)
+static uint64_t bytes_of(const struct sl_dataset *ds, const struct sl_vertex_type *t)
 {
-    return t->feat ? t->n * t->feat_dim * sl_dtype_bytes(t->feat_dtype) : 0;
+    return t->feat ? sl_dataset_type_rows(ds, t) * sl_type_row_bytes(t) : 0;
 }
 
 uint64_t sl_dataset_feat_plan(const struct sl_dataset *ds, bool full)
 {
     uint64_t sum = 0;
     for (uint32_t i = 0; i < ds->typed.n_types; i++)
-        sum += plan_of(bytes_of(&ds->typed.type[i]), full);
+        sum += plan_of(bytes_of(ds, &ds->typed.type[i]), full);
     for (uint32_t i = 0; i < sl_typed_edge_sets(&ds->typed); i++)
         sum += plan_of(sl_relation_feature_bytes(sl_typed_edge_set(&ds->typed, i)), full);
     if (ds->feat)
@@ -202,8 +202,8 @@ static int validate_features(struct sl_dataset *ds, bool full, int threads,
     for (uint32_t i = 0; i < ds->typed.n_types; i++) {
         const struct sl_vertex_type *t = &ds->typed.type[i];
         const struct sl_stripes *stripes = sl_dataset_stripes(ds->files, i);
-        const struct features f = {
-            ds->files->typed[i].name, stripes, t->feat, t->feat_dtype, t->n, t->feat_dim};
+        const struct features f = {ds->files->typed[i].name,    stripes,    t->feat, t->feat_dtype,
+                                   sl_dataset_type_rows(ds, t), t->feat_dim};
         if (t->feat)
             SL_TRY(validate_matrix(ds, &f, full, threads, watch));
     }

@@ -24,8 +24,11 @@ static uint64_t bytes_of_types(const struct sl_typed *typed)
 
 uint64_t sl_features_bytes(const struct sl_dataset *ds)
 {
-    return sl_dataset_rows(ds) * ds->feat_dim * sl_dtype_bytes(ds->feat_dtype) +
-           bytes_of_types(&ds->typed);
+    uint64_t bytes = sl_dataset_rows(ds) * ds->feat_dim * sl_dtype_bytes(ds->feat_dtype);
+    for (uint32_t i = 0; i < ds->typed.n_types; i++)
+        bytes +=
+            sl_dataset_type_rows(ds, &ds->typed.type[i]) * sl_type_row_bytes(&ds->typed.type[i]);
+    return bytes;
 }
 
 uint64_t sl_features_mean_bytes(const struct sl_typed *typed, uint64_t n)

@@ -3,8 +3,9 @@
  * own part of the vertices (`sluice partition DIR --parts N --out DIR2`).
  *
  * A shard is a data set directory. Its node_feat.npy has the rows of one part, in ascending order
- * of vertex. node_part.npy says for each vertex whose part it is in, node_row.npy which row it has
- * there: 4 bytes a vertex on the drive, mapped, so that a place costs two reads whatever the number
+ * of vertex; of a graph with types each node_feat.TYPE.npy has those of its type. node_part.npy
+ * says for each vertex whose part it is in, node_row.npy which row it has there, among those of its
+ * type: 4 bytes a vertex on the drive, mapped, so that a place costs two reads whatever the number
  * of parts. Counts for each 64 vertices and part instead would be less for up to 64 parts, and more
  * for hundreds; of 2^26 random vertices in 4 parts a place took 37 to 41 ns by row and 45 by count,
  * in 64 parts 46 to 63 and 68 to 97.
@@ -27,11 +28,11 @@ struct sl_shard {
     uint64_t n_local;         // vertices of part `index`, each with a row of features here
     const void *part;         // (n_nodes) below count
     enum sl_dtype part_dtype; // U8 or U16
-    const uint32_t *row;      // (n_nodes) of its part's rows
+    const uint32_t *row;      // (n_nodes) of its part's rows, of its type's
 };
 
 struct sl_shard_place {
-    uint32_t part, row; // row `row` of the features that shard `part` has
+    uint32_t part, row; // row `row` of the features (of its type) that shard `part` has
 };
 
 // Where vertex v's features are. Of a shard alone.

@@ -35,9 +35,10 @@ enum { SL_METAPATH_STEPS_MAX = 8 };
 struct sl_vertex_type {
     char name[SL_TYPE_NAME_BYTES]; // letters, digits, '_' and '-'
     uint64_t first, n;             // its vertices are first to first + n - 1
+    uint64_t n_local;              // of a shard those of its part: sl_dataset_type_rows()
     uint32_t feat_dim;             // 0 = no features
     enum sl_dtype feat_dtype;      // F32 or F16
-    const void *feat;              // (n, feat_dim) or NULL, as of a described data set always
+    const void *feat; // (sl_dataset_type_rows(), feat_dim) or NULL, as of a described data set
 };
 
 struct sl_relation {

@@ -12,7 +12,8 @@ static cJSON *type_to_json(const struct sl_dataset *ds, uint32_t i)
     cJSON_AddNumberToObject(o, "feat_dim", t->feat_dim);
     if (t->feat_dim)
         cJSON_AddStringToObject(o, "feat_dtype", sl_npy_dtype_name(t->feat_dtype));
-    cJSON_AddNumberToObject(o, "feature_bytes", (double)sl_type_feature_bytes(t));
+    cJSON_AddNumberToObject(o, "feature_bytes",
+                            (double)(sl_dataset_type_rows(ds, t) * sl_type_row_bytes(t)));
     cJSON_AddBoolToObject(o, "labels", i == 0 && ds->task != SL_TASK_NONE);
     return o;
 }

@@ -389,7 +389,7 @@ static int open_type(const struct sl_dataset *ds, uint32_t t, char path[PATH_BYT
     const struct sl_vertex_type *type = ds->typed.n_types ? &ds->typed.type[t] : NULL;
     const struct sl_npy *npy = type ? &ds->files->typed[t].npy : &ds->files->npy[SL_FILE_FEAT];
     *out = (struct sl_row_file){
-        .n_rows = type ? type->n : sl_dataset_rows(ds),
+        .n_rows = type ? sl_dataset_type_rows(ds, type) : sl_dataset_rows(ds),
         .row_bytes = type ? sl_type_row_bytes(type) : ds->feat_dim * sl_dtype_bytes(ds->feat_dtype),
         .offset = npy->head.data_offset,
     };

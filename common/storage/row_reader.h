@@ -41,7 +41,8 @@
 
 struct sl_row_reader;
 
-// The features of a data set, of a shard its own; rows are vertices, of a shard their places.
+// The features of a data set, of a shard its own; rows are vertices, of a shard their places,
+// those of a type behind those of the types before it.
 // SL_ECHANGED when the file is not the one that was mapped; SL_ENOENT, SL_EACCES, SL_EIO,
 // SL_ENOMEM.
 int sl_row_reader_open(const struct sl_dataset *ds, const struct sl_row_options *options,

@@ -6,7 +6,8 @@ import shutil
 from harness import cases, whole
 from nodes import Ranks
 from test_nodes_run import MPIS, ended, report_of
-from test_nodes_shards import PRESC, STORAGE, TIGHT, shards, spread_job
+from test_nodes_shards import PRESC, STORAGE, TIGHT, shards, shards_of, spread_job
+from test_typed_jobs import papers
 
 ASK = 24  # bytes before the vertices of a message that asks for rows (link/rows.h)
 # How far off rows may be. A job whose cache is too small for its batches in hand is not always as
@@ -81,6 +82,20 @@ def test_a_partition_foresees_what_its_shards_bring(box):
     assert sum(rows) == 1500 and min(rows) > 0, rows
     said = box.sluice("run", box.job(config), "--dry-run").ok().out
     assert "of shards by node_part.npy" in said, said
+
+
+def test_a_plan_of_several_types_has_the_rows_of_each(box):
+    """1,600 papers and 80 fields have features, of 128 and 64 bytes; authors have none."""
+    spread = shards_of(box, papers(box), "papers-1600", 2)
+    config = spread_job(box, spread, nodes=2, **{"model.kind": "rsage", "sampler.expand": "new"})
+    plan = plan_of(box, config)
+    assert plan["features"] == "shards" and plan["row_bytes"] == 125, plan
+    memory = plan["memory"]
+    assert sum(node["feature_rows"] for node in memory) == 1680, memory
+    assert sum(node["feature_bytes"] for node in memory) == 1600 * 128 + 80 * 64, memory
+    fetched = sum(epoch[kind]["fetched_rows"]
+                  for epoch in plan["epochs"] for kind in ("train", "evaluation"))
+    assert 1000 < fetched <= 1680, plan
 
 
 def test_rows_that_all_have_a_place_come_once(box):

@@ -1,13 +1,18 @@
 """One job on several nodes, each of which has the features of its part of the vertices alone: it
 comes to what it comes to with all of them on one node."""
 
+import json
 import os
+import shutil
+
+import numpy as np
 
 from harness import cases, fingerprint, read_json, text_of, whole
 from nodes import Nodes, Ranks
 from test_accuracy import shared
 from test_nodes_run import MPIS, assert_link_killed, ended, log_of_node, lose_a_node
 from test_nodes_run import nodes_job, report_of, same_report, start
+from test_typed_jobs import papers
 
 EVALUATION = {"evaluate.fanout": [4, 4]}  # without "full", which reads all features
 STORAGE = {"store.features": "storage"}
@@ -97,6 +102,82 @@ def test_bits_of_ogbn_arxiv_are_those_of_the_whole_data_set(box, n):
     config = spread_job(box, folder, **changes)
     rows = rows_of(same_report(box, Ranks(box, MPIS[0], n), config, as_alone))[0]
     assert 0 < rows["remote_rows"] < n * 169343, rows
+
+
+# ---- several types ------------------------------------------------------------------------------
+
+# Of the papers, 32 numbers of 4 bytes each, 1,600 rows; of authors 5 of 2, of fields one of 4.
+WIDTHS = {"author": (5, np.float16), "field": (1, np.float32)}
+TYPED_TIGHT = {"store.cache": 2600 * 8 + 90000, "store.window": 2, "sampler.batch_size": 16}
+
+
+def wide_papers(box):
+    """Papers whose authors and fields have features, too, of other widths."""
+    def make(folder):
+        shutil.copytree(papers(box), folder, dirs_exist_ok=True)
+        path = os.path.join(folder, "metadata.json")
+        about = read_json(path)
+        for t in about["types"]:
+            if t["name"] in WIDTHS:
+                t["feat_dim"], dtype = WIDTHS[t["name"]]
+                x = np.random.default_rng(len(t["name"])).normal(size=(t["count"], t["feat_dim"]))
+                np.save(os.path.join(folder, f"node_feat.{t['name']}.npy"), x.astype(dtype))
+        with open(path, "w") as f:
+            json.dump(about, f)
+
+    return box.shared_folder("wide-papers", make)
+
+
+def typed_changes(box, **changes):
+    return {"dataset": wide_papers(box), "model.kind": "rsage", "sampler.expand": "new", **changes}
+
+
+def check_same_types(box, name, n, method="random", **changes):
+    changes = typed_changes(box, **changes)
+    folder = shards_of(box, changes["dataset"], os.path.basename(changes["dataset"]), n, method)
+    as_alone = alone(box, f"spread-typed-{name}", **changes)
+    config = spread_job(box, **{**changes, "dataset": folder})
+    rows = rows_of(same_report(box, Ranks(box, MPIS[0], n), config, as_alone))
+    assert rows[0]["remote_rows"] > 0, rows
+    return rows
+
+
+HEADS = {"model.heads": 2}
+
+
+@cases(
+    ("rsage", 2, {}),
+    ("rgcn", 3, {}),
+    ("rgatv2", 2, {**HEADS, **TYPED_TIGHT}),
+    ("storage", 3, {"model.kind": "rgat", **HEADS, **STORAGE}),
+)
+def test_bits_of_several_types_are_those_of_the_whole_data_set(box, kind, n, changes):
+    check_same_types(box, kind, n, **{"model.kind": kind, **changes})
+
+
+@whole
+@cases(("hgt", 4, HEADS), ("rgat", 3, HEADS), ("rsage", 2, PRESC))
+def test_bits_of_several_types_are_those_of_the_whole_data_set_whatever(box, kind, n, changes):
+    check_same_types(box, f"{kind}-{n}", n, **{"model.kind": kind, **changes})
+
+
+def test_types_without_features_have_no_rows_to_ask_for(box):
+    """Each row of 1,600 papers and 80 fields comes to one node, once; authors have none."""
+    rows = check_same_types(box, "bare", 2, dataset=papers(box))
+    assert sum(row["remote_rows"] for row in rows) <= 1680, rows
+    n_bytes = sum(row["remote_bytes"] for row in rows)
+    assert 1000 * 32 * 4 < n_bytes <= 1600 * 32 * 4 + 80 * 16 * 4, rows
+
+
+def test_a_trainer_that_dies_over_rows_of_types_changes_nothing(box):
+    changes = typed_changes(box, **TYPED_TIGHT)
+    folder = shards_of(box, changes["dataset"], "wide-papers", 2)
+    only = {1: "export SLUICE_FAILPOINT=trainer_asked:4"}
+    config = spread_job(box, **{**changes, "dataset": folder})
+    nodes = Ranks(box, MPIS[0], 2)
+    ended(nodes, start(box, nodes, config, only=only)).ok()
+    assert "was killed by SIGKILL" in log_of_node(box, 1)
+    assert fingerprint(report_of(box)) == alone(box, "spread-typed-tight", **changes)
 
 
 # ---- what dies ----------------------------------------------------------------------------------

@@ -1,4 +1,5 @@
-// A data set in memory, spread over nodes at random: each byte of a row says whose it is.
+// A data set in memory, spread over nodes at random, of one type or of two: each byte of a row says
+// whose it is.
 #ifndef SL_TESTS_UNIT_SHARDS_FIXTURE_H
 #define SL_TESTS_UNIT_SHARDS_FIXTURE_H
 
@@ -18,6 +19,10 @@ struct shards {
     uint32_t *row;
     char *feat[SHARDS_MAX];
     struct sl_dataset ds[SHARDS_MAX];
+    // Of two types (shards_add_type()): vertices from `second` on have one number of 2 bytes.
+    uint32_t second;
+    char *narrow[SHARDS_MAX];
+    struct sl_vertex_type type[SHARDS_MAX][2];
 };
 
 static inline char shards_byte(uint32_t vertex, uint32_t at)
@@ -59,17 +64,61 @@ static inline struct shards shards_make(uint32_t n_nodes, uint32_t count, uint32
     return s;
 }
 
+// Makes the vertices from `second` on a type of their own. The struct must not move then.
+static inline void shards_add_type(struct shards *s, uint32_t second)
+{
+    uint32_t n[SHARDS_MAX][2] = {0};
+    s->second = second;
+    for (uint32_t v = 0; v < s->n_nodes; v++)
+        s->row[v] = n[s->part[v]][v >= second]++;
+    for (uint32_t i = 0; i < s->count; i++) {
+        struct sl_dataset *ds = &s->ds[i];
+        s->narrow[i] = malloc(2 * (size_t)n[i][1] + 1);
+        s->type[i][0] = (struct sl_vertex_type){.n = second,
+                                                .n_local = n[i][0],
+                                                .feat_dim = ds->feat_dim,
+                                                .feat_dtype = ds->feat_dtype,
+                                                .feat = s->feat[i]};
+        s->type[i][1] = (struct sl_vertex_type){.first = second,
+                                                .n = s->n_nodes - second,
+                                                .n_local = n[i][1],
+                                                .feat_dim = 1,
+                                                .feat_dtype = SL_DTYPE_F16,
+                                                .feat = s->narrow[i]};
+        ds->feat_dim = 0;
+        ds->feat = NULL;
+        ds->typed = (struct sl_typed){.n_types = 2, .type = s->type[i]};
+    }
+    for (uint32_t v = second; v < s->n_nodes; v++)
+        for (uint32_t i = 0; i < 2; i++)
+            s->narrow[s->part[v]][2 * (size_t)s->row[v] + i] = shards_byte(v, i);
+}
+
+static inline uint32_t shards_width(const struct shards *s, uint32_t vertex)
+{
+    return s->second && vertex >= s->second ? 2 : s->row_bytes;
+}
+
+// The row that its node has.
+static inline const char *shards_row(const struct shards *s, uint32_t vertex)
+{
+    const uint32_t bytes = shards_width(s, vertex), part = s->part[vertex];
+    return (bytes == s->row_bytes ? s->feat : s->narrow)[part] + (size_t)s->row[vertex] * bytes;
+}
+
 static inline void shards_free(struct shards *s)
 {
-    for (uint32_t i = 0; i < s->count; i++)
+    for (uint32_t i = 0; i < s->count; i++) {
         free(s->feat[i]);
+        free(s->narrow[i]);
+    }
     free(s->part);
     free(s->row);
 }
 
 static inline void shards_expect_row(const struct shards *s, uint32_t vertex, const void *row)
 {
-    for (uint32_t i = 0; i < s->row_bytes; i++)
+    for (uint32_t i = 0; i < shards_width(s, vertex); i++)
         ck_assert_msg(((const char *)row)[i] == shards_byte(vertex, i),
                       "byte %u of the row of vertex %u", i, vertex);
 }

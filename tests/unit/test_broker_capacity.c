@@ -76,10 +76,21 @@ static void plan_rows(uint64_t cache_bytes, uint64_t elsewhere)
     config.store.features = SL_FEATURES_NODES;
     config.store.cache_bytes = cache_bytes;
     config.cache.policy = SL_CACHE_DEGREE;
-    need.widths = (struct sl_row_widths){1, {{64, 1000, 1}}};
+    need.widths = (struct sl_row_widths){1, {{64, 1000, 1, elsewhere}}};
     need.n_shards = 4;
-    need.n_elsewhere = elsewhere;
     must(sl_capacity_plan(&config, &need, 16 * GIB, &spec, &acts));
+}
+
+// Of a graph with types; those of the second width are all here.
+TEST(of_a_shard_each_width_has_the_rows_of_others)
+{
+    plan_rows(1 << 20, 600);
+    need.widths = (struct sl_row_widths){2, {{64, 700, 9, 400}, {128, 300, 9, 0}}};
+    must(sl_capacity_plan(&config, &need, 16 * GIB, &spec, &acts));
+    ck_assert_uint_eq(spec.rows.width[0].n_slots, 400);
+    ck_assert_uint_eq(spec.rows.width[1].n_slots, 1);
+    ck_assert_uint_eq(spec.rows.n_slots, 401);
+    ck_assert_uint_eq(spec.asks.row_bytes, 128);
 }
 
 TEST(of_a_shard_rows_of_others_alone_have_slots)

@@ -584,18 +584,16 @@ TEST(rows_of_other_nodes_are_no_drives)
     expect(&f, 4, "drive:", "read 90 % of the time");
 }
 
-// Of a batch's rows ten bytes each.
 TEST(rows_of_other_nodes_are_counted_whenever_they_came)
 {
     struct sl_batch_entry entries[2] = {
         {.n_input = 50,
-         .hit_bytes = 100,
-         .matched_bytes = 100,
-         .miss_bytes = 300,
          .remote_rows = 7,
+         .remote_bytes = 72,
          .remote_beside = 2,
+         .remote_beside_bytes = 18,
          .counted = 1},
-        {.n_input = 20, .miss_bytes = 200, .remote_rows = 1, .counted = 1},
+        {.n_input = 20, .remote_rows = 1, .remote_bytes = 10, .counted = 1},
     };
     const struct sl_update_entry made[2] = {{.took_ns = 1}, {.took_ns = 1}};
     struct sl_epoch f = {.trainers = 1};

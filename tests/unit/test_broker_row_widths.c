@@ -26,7 +26,7 @@ static struct sl_row_cache_shape divide(const struct sl_row_widths *w, uint64_t 
 
 TEST(one_width_has_it_all)
 {
-    const struct sl_row_widths w = {1, {{92, 1000, 0.5}}};
+    const struct sl_row_widths w = {1, {{92, 1000, 0.5, 0}}};
     ck_assert_uint_eq(divide(&w, 64000, 10).n_slots, 640);
     ck_assert_uint_eq(divide(&w, 64099, 640).n_slots, 640);
     ck_assert_uint_eq(divide(&w, 640000, 10).n_slots, 1000); // there are no more
@@ -76,7 +76,8 @@ static void no_other_is_better(const struct sl_row_widths *w, const struct sl_ro
  */
 TEST(bytes_go_where_they_save_the_drive_most)
 {
-    const struct sl_row_widths w = {3, {{4096, 20000, 900}, {64, 30000, 700}, {1024, 20000, 10}}};
+    const struct sl_row_widths w = {
+        3, {{4096, 20000, 900, 0}, {64, 30000, 700, 0}, {1024, 20000, 10, 0}}};
     struct sl_row_cache_shape shape = divide(&w, 20 << 20, 64);
     ck_assert_uint_eq(shape.width[1].n_slots, 30000); // 2 MiB for all of them
     ck_assert_uint_gt(shape.width[0].n_slots, 10 * shape.width[2].n_slots);
@@ -87,7 +88,7 @@ TEST(bytes_go_where_they_save_the_drive_most)
 // A mini-batch wants most rows of the wide ones: they are all alike then.
 TEST(narrow_rows_come_first_where_most_rows_are_wanted)
 {
-    const struct sl_row_widths w = {2, {{512, 20000, 17000}, {64, 10000, 3000}}};
+    const struct sl_row_widths w = {2, {{512, 20000, 17000, 0}, {64, 10000, 3000, 0}}};
     const struct sl_row_cache_shape few = divide(&w, 144000, 0), more = divide(&w, 2 << 20, 0);
     ck_assert_uint_eq(few.width[0].n_slots, 0);
     ck_assert_uint_eq(few.width[1].n_slots, 2000);
@@ -97,7 +98,7 @@ TEST(narrow_rows_come_first_where_most_rows_are_wanted)
 
 TEST(what_nobody_wants_has_the_least)
 {
-    const struct sl_row_widths w = {3, {{100, 500, 0}, {200, 500, 9}, {300, 0, 0}}};
+    const struct sl_row_widths w = {3, {{100, 500, 0, 0}, {200, 500, 9, 0}, {300, 0, 0, 0}}};
     const struct sl_row_cache_shape shape = divide(&w, 1 << 20, 20);
     ck_assert_uint_eq(shape.width[0].n_slots, 20);
     ck_assert_uint_eq(shape.width[1].n_slots, 500);

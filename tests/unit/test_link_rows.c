@@ -61,6 +61,7 @@ static struct sl_ask ask_for(struct sl_node_link *l, const uint32_t *vertices, u
     struct sl_ask ask;
     ck_assert(sl_asks_take(&asks, WORKER, &ask));
     ask.head->n = 0;
+    ask.head->row_bytes = shards_width(&shards, n ? vertices[0] : 0);
     for (uint32_t node = 0; node < shards.count; node++) {
         for (uint32_t i = 0; i < n; i++)
             if (shards.part[vertices[i]] == node && node != l->world.rank)
@@ -148,6 +149,40 @@ LOOP_TEST(nodes_give_one_another_their_rows, 2, 5)
 {
     run(ask_and_check, (uint32_t)_i);
     expect_all_well();
+}
+
+// Rows of two types, each in its width.
+static int ask_for_types(struct sl_world *w, struct fake_node *node)
+{
+    enum { SECOND = VERTICES / 2 };
+    struct sl_node_link *l = &links[w->rank];
+    const struct sl_asks asks = (open_link(w, SLOTS), sl_asks_of(&l->worker.arena));
+    (void)node;
+    for (uint32_t first = 0; first <= SECOND; first += SECOND) {
+        uint32_t vertices[SLOT_ROWS];
+        for (uint32_t i = 0; i < SLOT_ROWS; i++)
+            vertices[i] = first + (i * 7 + 3 * w->rank) % SECOND;
+        const struct sl_ask ask = ask_for(l, vertices, SLOT_ROWS);
+        const uint32_t width = shards_width(&shards, first);
+        SL_TRY(until(l, &ask, SL_ASK_ANSWERED));
+        for (uint32_t i = 0; i < ask.head->n; i++)
+            shards_expect_row(&shards, ask.vertices[i], ask.rows + (size_t)i * width);
+        sl_asks_give_back(&l->worker.arena, &asks, &ask);
+    }
+    SL_TRY(serve_until_all(l, &done));
+    become_quiet(l);
+    close_link(l);
+    return SL_OK;
+}
+
+LOOP_TEST(rows_of_each_type_have_their_width, 2, 5)
+{
+    shards = shards_make(VERTICES, (uint32_t)_i, 5, SL_DTYPE_F32, _i == 4);
+    shards_add_type(&shards, VERTICES / 2);
+    fake_nodes_start(nodes, (uint32_t)_i, ask_for_types);
+    fake_nodes_join(nodes, (uint32_t)_i);
+    expect_all_well();
+    shards_free(&shards);
 }
 
 // A worker dies while rows are on their way; its slot is used again once they are there.
@@ -355,7 +390,7 @@ static const struct {
     const char *says;
 } faults[] = {
     {SL_LINK_ASK_MAGIC, 77, 1, 20, 0, 1, "which is in part 1"},
-    {SL_LINK_ASK_MAGIC, 77, 1, 20, 0, 2, "wanted one below 300"},
+    {SL_LINK_ASK_MAGIC, 77, 1, 20, 0, 2, "to before 300"},
     {SL_LINK_ASK_MAGIC, 78, 1, 20, 0, 0, "of shards 000000000000004e"},
     {SL_LINK_ASK_MAGIC, 77, 1, 24, 0, 0, "rows of 24 bytes"},
     {1, 77, 1, 20, 0, 0, "no ask"},
@@ -380,6 +415,29 @@ LOOP_TEST(what_a_node_must_not_ask_for_is_an_error, 0, SL_COUNT_OF(faults))
     shards_free(&shards);
 }
 
+// The first vertex says the type of all.
+TEST(rows_of_two_types_in_one_ask_are_an_error)
+{
+    enum { SECOND = VERTICES / 2 };
+    const char *says[] = {"rows of 20 bytes", "wanted one from 150 to before 300"};
+    for (int i = 0; i < 2; i++) {
+        shards = shards_make(VERTICES, 2, 5, SL_DTYPE_F32, false);
+        shards_add_type(&shards, SECOND);
+        bad.head = (struct sl_link_ask){SL_LINK_ASK_MAGIC, 77, 2, i ? 2 : 20};
+        bad.vertices[0] = SECOND;
+        while (shards.part[bad.vertices[0]] != 0)
+            bad.vertices[0]++;
+        bad.vertices[1] = vertex_of(0);
+        bad.bytes = sizeof bad.head + 2 * sizeof(uint32_t);
+        atomic_store(&ready, 0);
+        fake_nodes_start(nodes, 2, send_bad);
+        fake_nodes_join(nodes, 2);
+        ck_assert_int_eq(nodes[0].rc, SL_EPROTO);
+        assert_part(nodes[0].message, says[i]);
+        shards_free(&shards);
+    }
+}
+
 // --- a worker's own memory -----------------------------------------------------------------------
 
 static int damage(struct sl_world *w, struct fake_node *node)
@@ -392,6 +450,7 @@ static int damage(struct sl_world *w, struct fake_node *node)
     (void)node;
     ck_assert(sl_asks_take(&asks, WORKER, &ask));
     ask.head->n = w->rank == 0 ? SLOT_ROWS + 1 : 1;
+    ask.head->row_bytes = shards.row_bytes;
     ask.head->end[0] = ask.head->n; // of the second node: more than there are
     ask.head->end[1] = w->rank == 0 ? ask.head->n : 0;
     sl_asks_send(&l->worker.arena, &asks, &ask);

@@ -30,8 +30,9 @@ static void answer(const struct sl_ask *ask)
             const uint32_t v = ask->vertices[at];
             ck_assert_uint_eq(shards.part[v], node);
             ck_assert_uint_ne(node, OWN);
-            memcpy(ask->rows + at * shards.row_bytes,
-                   shards.feat[node] + shards.row[v] * shards.row_bytes, shards.row_bytes);
+            ck_assert_uint_eq(ask->head->row_bytes, shards_width(&shards, v));
+            memcpy(ask->rows + at * ask->head->row_bytes, shards_row(&shards, v),
+                   ask->head->row_bytes);
         }
     ck_assert_uint_eq(at, ask->head->n);
     atomic_fetch_add(&rows_answered, at);
@@ -59,9 +60,12 @@ static void *run_link(void *arg)
     return NULL;
 }
 
-static void begin(enum sl_dtype dtype, bool empty, uint32_t slots)
+// second: the first vertex of a second type; 0: there is one.
+static void begin_types(enum sl_dtype dtype, bool empty, uint32_t slots, uint32_t second)
 {
     shards = shards_make(VERTICES, 3, 3, dtype, empty);
+    if (second)
+        shards_add_type(&shards, second);
     fd = shards_arena(&shards, slots, SLOT_ROWS, &arena);
     asks = sl_asks_of(&arena);
     ck_assert_int_eq(pthread_create(&link_thread, NULL, run_link, NULL), 0);
@@ -70,6 +74,11 @@ static void begin(enum sl_dtype dtype, bool empty, uint32_t slots)
                                          .arena = &arena,
                                          .worker = WORKER};
     ck_assert_msg(sl_reading_open(&reading, &spec) == SL_OK, "%s", sl_error_message());
+}
+
+static void begin(enum sl_dtype dtype, bool empty, uint32_t slots)
+{
+    begin_types(dtype, empty, slots, 0);
 }
 
 static void end(void)
@@ -106,12 +115,43 @@ LOOP_TEST(rows_come_to_their_places, 0, 4)
     ck_assert_int_eq(sl_reading_read(&reading, vertices, to, N, out), SL_OK);
     for (uint32_t i = 0; i < N; i++)
         shards_expect_row(&shards, vertices[i], out + to[i] * shards.row_bytes);
-    ck_assert_uint_eq(sl_reading_remote_rows(&reading), others);
+    ck_assert_uint_eq(sl_reading_remote(&reading).rows, others);
+    ck_assert_uint_eq(sl_reading_remote(&reading).bytes, others * shards.row_bytes);
     ck_assert_uint_eq(atomic_load(&rows_answered), others);
     ck_assert_uint_eq(atomic_load(&answered), (others + SLOT_ROWS - 1) / SLOT_ROWS);
     ck_assert_int_eq(sl_reading_read(&reading, vertices, NULL, N, out), SL_OK);
     for (uint32_t i = 0; i < N; i++)
         shards_expect_row(&shards, vertices[i], out + i * shards.row_bytes);
+    expect_all_free();
+    end();
+}
+
+// Rows of several widths: f32 or f16 beside one number of half precision.
+LOOP_TEST(rows_of_each_type_come_in_their_width, 0, 2)
+{
+    enum { SECOND = 200, N = 150 };
+    uint32_t vertices[N], others = 0;
+    uint64_t bytes = 0;
+    char out[N * 12 + 1];
+    begin_types(_i ? SL_DTYPE_F16 : SL_DTYPE_F32, true, 6, SECOND);
+    for (uint32_t first = 0; first <= SECOND; first += SECOND) {
+        const uint32_t width = shards_width(&shards, first);
+        for (uint32_t i = 0; i < N; i++) {
+            vertices[i] = first + i;
+            others += shards.part[first + i] != OWN;
+            bytes += shards.part[first + i] != OWN ? width : 0;
+        }
+        out[N * width] = 77;
+        ck_assert_int_eq(sl_reading_read(&reading, vertices, NULL, N, out), SL_OK);
+        for (uint32_t i = 0; i < N; i++)
+            shards_expect_row(&shards, vertices[i], out + i * width);
+        ck_assert_int_eq(out[N * width], 77);
+    }
+    ck_assert_uint_eq(sl_reading_remote(&reading).rows, others);
+    ck_assert_uint_eq(sl_reading_remote(&reading).bytes, bytes);
+    const uint32_t both[] = {SECOND, SECOND - 1};
+    ck_assert_int_eq(sl_reading_read(&reading, both, NULL, 2, out), SL_ERANGE);
+    ck_assert_ptr_nonnull(strstr(sl_error_message(), "vertex 199 at 1, wanted one from 200"));
     expect_all_free();
     end();
 }

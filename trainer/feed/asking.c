@@ -19,12 +19,11 @@ int sl_asking_init(struct sl_asking *k, const struct sl_dataset *shard, struct s
         .dataset = shard, .arena = arena, .asks = sl_asks_of(arena), .worker = worker};
     const struct sl_asks_shape *s = &k->asks.shape;
     if (s->n_slots == 0 || s->n_nodes != shard->shard.count ||
-        s->row_bytes != shard->feat_dim * sl_dtype_bytes(shard->feat_dtype))
+        s->row_bytes != sl_dataset_widest_row(shard))
         return sl_fail(SL_EINVAL,
                        "data set %s: is one of %u shards with rows of %u bytes, and the job asks "
                        "for rows of %u bytes from %u nodes",
-                       shard->path, shard->shard.count,
-                       (unsigned)(shard->feat_dim * sl_dtype_bytes(shard->feat_dtype)),
+                       shard->path, shard->shard.count, (unsigned)sl_dataset_widest_row(shard),
                        s->n_slots ? s->row_bytes : 0, s->n_slots ? s->n_nodes : 0);
     k->next = calloc(s->n_nodes, sizeof *k->next);
     for (int i = 0; i < SL_ASKS_EACH; i++)
@@ -71,13 +70,14 @@ static int split(struct sl_asking *k, const uint32_t *vertices, const uint32_t *
     SL_TRY(grow(k, n));
     for (uint32_t i = 0; i < n; i++) {
         const uint32_t v = vertices[i], place = to ? to[i] : i;
-        if (v >= k->dataset->n_nodes)
+        if (v - k->table.first >= k->table.n) // of one before the first: a very large number
             return sl_fail(SL_ERANGE,
-                           "features: vertex %" PRIu32 " at %" PRIu32 ", wanted one below %" PRIu64,
-                           v, i, k->dataset->n_nodes);
+                           "features: vertex %" PRIu32 " at %" PRIu32 ", wanted one from %" PRIu64
+                           " to before %" PRIu64,
+                           v, i, k->table.first, k->table.first + k->table.n);
         const struct sl_shard_place at = sl_shard_place(shard, v);
         if (at.part == shard->index) {
-            k->own[0][own] = at.row;
+            k->own[0][own] = (uint32_t)k->table.rows_before + at.row;
             k->own[1][own++] = place;
         } else {
             k->elsewhere[0][others] = v;
@@ -120,6 +120,7 @@ static void write_ask(struct sl_asking *k, struct reading *r)
         to[at] = places[i];
     }
     ask->head->n = n;
+    ask->head->row_bytes = (uint32_t)k->table.row_bytes;
     r->at += n;
 }
 
@@ -142,7 +143,7 @@ static int take(struct sl_asking *k, const struct sl_heartbeat *pulse, struct re
 {
     const struct sl_ask *ask = &r->ask[r->taken % SL_ASKS_EACH];
     const uint32_t *to = k->to[r->taken % SL_ASKS_EACH];
-    const size_t bytes = k->asks.shape.row_bytes;
+    const size_t bytes = k->table.row_bytes;
     for (;;) {
         const uint32_t seen = sl_event_read(&ask->head->answered);
         if (sl_ask_state(ask) == SL_ASK_ANSWERED)
@@ -153,7 +154,8 @@ static int take(struct sl_asking *k, const struct sl_heartbeat *pulse, struct re
     }
     for (uint32_t i = 0; i < ask->head->n; i++)
         memcpy(out + to[i] * bytes, ask->rows + i * bytes, bytes);
-    k->rows += ask->head->n;
+    k->come.rows += ask->head->n;
+    k->come.bytes += ask->head->n * bytes;
     sl_asks_give_back(k->arena, &k->asks, ask);
     r->taken++;
     return SL_OK;
@@ -181,6 +183,10 @@ int sl_asking_read(struct sl_asking *k, const struct sl_heartbeat *pulse, sl_rea
 {
     struct reading r = {0};
     uint32_t n_own = 0;
+    if (n == 0)
+        return SL_OK;
+    // What is no vertex is told of the last type's.
+    k->table = sl_dataset_table_of(k->dataset, vertices[0]);
     SL_TRY(split(k, vertices, to, n, &n_own));
     r.n = n - n_own;
     send(k, &r);

@@ -129,7 +129,8 @@ static int await_coming(struct sl_fetch *f, struct batch *b)
 static void warn_once(struct sl_fetch *f, const struct batch *b)
 {
     const uint64_t room = sl_row_cache_room(&f->cache.shape);
-    const uint64_t wanted = sl_rows_cached_bytes(f->spec.dataset, b->block, b->near);
+    const uint64_t wanted =
+        sl_rows_cached_bytes(f->spec.dataset, b->block, b->near, f->spec.reader);
     if (f->warned || wanted <= room)
         return;
     f->warned = true;
@@ -187,7 +188,7 @@ static int bring_rows(struct sl_fetch *f, const struct sl_lease *lease)
 {
     struct sl_batch_entry *e = lease->entry;
     const uint64_t bytes = sl_reading_bytes(f->spec.reader);
-    const uint64_t remote = sl_reading_remote_rows(f->spec.reader);
+    const struct sl_asking_count remote = sl_reading_remote(f->spec.reader);
     struct batch b = {.use = {.worker = f->spec.worker,
                               .batch = sl_phase_batch(f->spec.arena, lease->phase, lease->cell),
                               .oldest = sl_ledger_oldest_batch(f->spec.arena)}};
@@ -208,7 +209,8 @@ static int bring_rows(struct sl_fetch *f, const struct sl_lease *lease)
     e->rows_beside = b.beside;
     e->rows_found = n - b.read - b.beside - b.near;
     e->drive_bytes = sl_reading_bytes(f->spec.reader) - bytes;
-    e->remote_rows = sl_reading_remote_rows(f->spec.reader) - remote;
+    e->remote_rows = sl_reading_remote(f->spec.reader).rows - remote.rows;
+    e->remote_bytes = sl_reading_remote(f->spec.reader).bytes - remote.bytes;
     return SL_OK;
 }
 

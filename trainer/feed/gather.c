@@ -576,7 +576,7 @@ int sl_gather_rows(struct sl_gather *g, struct sl_cache *cache, const struct sl_
     job.before = matches(g) ? before : NULL;
     uint64_t start = sl_now_ns(), cpu_ns = sl_thread_cpu_ns();
     const struct sl_reading *reader = g->source.reader;
-    const uint64_t remote = reader ? sl_reading_remote_rows(reader) : 0;
+    const struct sl_asking_count none = {0}, remote = reader ? sl_reading_remote(reader) : none;
     if (sl_gather_is_typed(block))
         SL_TRY(sl_gather_begin_types(&job));
     find_spread(&job);
@@ -590,8 +590,10 @@ int sl_gather_rows(struct sl_gather *g, struct sl_cache *cache, const struct sl_
         .matched = job.matched,
         .near_bytes = job.near_bytes,
         .x_bytes = bytes_of(g, block),
-        .remote = reader ? sl_reading_remote_rows(reader) - remote : 0,
     };
+    if (reader)
+        out->remote = (struct sl_asking_count){sl_reading_remote(reader).rows - remote.rows,
+                                               sl_reading_remote(reader).bytes - remote.bytes};
     count_bytes(&job, out);
     return SL_OK;
 }

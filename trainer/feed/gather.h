@@ -143,7 +143,7 @@ struct sl_gathered {
     uint64_t hit_bytes, matched_bytes, miss_bytes; // of the store's type
     uint64_t near_bytes;                           // of the block, copied within the GPU
     uint64_t x_bytes;                              // of the rows where they are computed with
-    uint64_t remote;                               // rows that other nodes were asked for
+    struct sl_asking_count remote;                 // rows that other nodes were asked for
     uint64_t bare;                                 // input nodes of types without features
 };
 

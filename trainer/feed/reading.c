@@ -30,12 +30,13 @@ void sl_reading_close(struct sl_reading *r)
 static int read_own(void *ctx, const uint32_t *rows, const uint32_t *to, uint32_t n, void *out)
 {
     const struct sl_reading *r = ctx;
-    const size_t bytes = r->asking.asks.shape.row_bytes;
+    const struct sl_feature_table *table = &r->asking.table;
+    const size_t bytes = table->row_bytes;
     if (r->drive)
         return sl_row_reader_read(r->drive, rows, to, n, out);
     for (uint32_t i = 0; i < n; i++)
-        memcpy((char *)out + to[i] * bytes, (const char *)r->asking.dataset->feat + rows[i] * bytes,
-               bytes);
+        memcpy((char *)out + to[i] * bytes,
+               (const char *)table->rows + (rows[i] - table->rows_before) * bytes, bytes);
     return SL_OK;
 }
 
@@ -74,6 +75,8 @@ uint32_t sl_reading_sort(const struct sl_reading *r, uint32_t *rows, uint32_t *a
 uint32_t sl_reading_count(const struct sl_reading *r, const uint32_t *rows, uint32_t n)
 {
     uint32_t count = 0;
+    if (!r->asking.dataset || r->drive)
+        return n;
     for (uint32_t i = 0; i < n; i++)
         count += !is_mapped(r, rows[i]);
     return count;
@@ -84,7 +87,7 @@ uint64_t sl_reading_bytes(const struct sl_reading *r)
     return r->drive ? sl_row_reader_bytes(r->drive) : 0;
 }
 
-uint64_t sl_reading_remote_rows(const struct sl_reading *r)
+struct sl_asking_count sl_reading_remote(const struct sl_reading *r)
 {
-    return r->asking.rows;
+    return r->asking.come;
 }

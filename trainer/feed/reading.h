@@ -47,6 +47,6 @@ uint32_t sl_reading_count(const struct sl_reading *r, const uint32_t *rows, uint
 
 // So far: bytes read from the drive, rows that came from other nodes.
 uint64_t sl_reading_bytes(const struct sl_reading *r);
-uint64_t sl_reading_remote_rows(const struct sl_reading *r);
+struct sl_asking_count sl_reading_remote(const struct sl_reading *r);
 
 #endif

@@ -206,9 +206,10 @@ static int copy_own(struct sl_row_source *s, const struct sl_kernels *kernels, u
     struct sl_row_places *p = &s->places;
     if (n_others == p->n_missing)
         return SL_OK;
+    const struct sl_feature_table table = sl_dataset_table_of(ds, p->row[n_others]);
     for (uint32_t i = n_others; i < p->n_missing; i++)
         p->row[i] = sl_shard_place(&ds->shard, p->row[i]).row;
-    return copy_from(ds->feat, sl_dataset_rows(ds), sl_rows_bytes(ds), kernels, p->row + n_others,
+    return copy_from(table.rows, table.n_rows, table.row_bytes, kernels, p->row + n_others,
                      p->missing_at + n_others, p->n_missing - n_others, n_places, out);
 }
 
@@ -381,13 +382,15 @@ uint64_t sl_rows_block_bytes(const struct sl_dataset *ds, const struct sl_block 
 }
 
 uint64_t sl_rows_cached_bytes(const struct sl_dataset *ds, const struct sl_block *block,
-                              uint64_t near)
+                              uint64_t near, const struct sl_reading *reader)
 {
     const bool typed = ds->typed.n_types > 0;
     uint64_t bytes = 0;
     for (uint32_t r = 0; r < sl_row_ranges(ds); r++) {
         const uint64_t each = sl_row_range(ds, r).row_bytes;
-        const uint64_t n = typed ? sl_typed_block_rows(block, r) : block->n_input - near;
+        uint32_t n = typed ? sl_typed_block_rows(block, r) : block->n_input - (uint32_t)near;
+        if (typed && reader && each)
+            n = sl_reading_count(reader, sl_block_nodes(block) + sl_block_types(block)[r].first, n);
         bytes += each ? n * (each + sizeof(uint64_t)) : 0;
     }
     return bytes;

@@ -103,10 +103,10 @@ int sl_rows_copy_block(struct sl_row_source *s, const struct sl_kernels *kernels
                        const struct sl_block *block, void *out);
 uint64_t sl_rows_block_bytes(const struct sl_dataset *ds, const struct sl_block *block);
 
-// Bytes that a block's rows take in the machine's cache, but for `near` rows that do not lie there
-// (of a plain data set).
+// Bytes that a block's rows take in the machine's cache, but for those that do not lie there: of a
+// plain data set `near` rows, of types those that the reader (NULL: none) has mapped.
 uint64_t sl_rows_cached_bytes(const struct sl_dataset *ds, const struct sl_block *block,
-                              uint64_t near);
+                              uint64_t near, const struct sl_reading *reader);
 
 // Whether some vertex has features.
 bool sl_rows_any(const struct sl_dataset *ds);

@@ -29,7 +29,8 @@ void sl_work_record(const struct sl_work *work, uint32_t worker, const struct sl
     entry->hits = g->hits;
     entry->n_bare = g->bare;
     entry->matched = g->matched;
-    entry->remote_beside = g->remote;
+    entry->remote_beside = g->remote.rows;
+    entry->remote_beside_bytes = g->remote.bytes;
     entry->hit_bytes = g->hit_bytes;
     entry->matched_bytes = g->matched_bytes;
     entry->near_bytes = g->near_bytes;

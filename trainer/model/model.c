@@ -440,7 +440,7 @@ bool sl_model_take_table(struct sl_model *model, const struct sl_dataset *ds)
 {
     const struct sl_layer *first = &model->layer[0];
     if (model->typed)
-        return sl_typed_model_take_table(model->typed);
+        return !ds->shard.count && sl_typed_model_take_table(model->typed);
     // A product that comes first reads all rows.
     if (!model->env.device->is_host || !ds->feat || ds->shard.count || model->learned.dim > 0 ||
         !sl_model_keeps_features(model) || !first->kind->reads_table ||
