@@ -58,9 +58,10 @@ static void add_rows(cJSON *o, const struct sl_partition *p)
     cJSON_AddNumberToObject(rows, "batches", (double)r->n_batches);
     cJSON_AddNumberToObject(rows, "all", (double)r->rows);
     cJSON_AddNumberToObject(rows, "remote", (double)r->remote);
+    cJSON_AddNumberToObject(rows, "remote_bytes", (double)r->remote_bytes);
     cJSON_AddNumberToObject(rows, "remote_share", share(r->remote, r->rows));
     cJSON_AddNumberToObject(rows, "random_share",
-                            sl_remote_rows_at_random(r, p->n_parts, p->vertices.n));
+                            sl_remote_rows_at_random(r, p->n_parts, p->n_rows));
     cJSON_AddNumberToObject(rows, "row_bytes", (double)p->row_bytes);
 }
 
@@ -130,11 +131,11 @@ static void add_row_rows(struct sl_table *t, const struct request *q)
     const struct sl_remote_rows *r = &p->rows;
     sl_table_row(t, "remote rows|%.1f %% of a batch's, of random parts %.1f %%",
                  100 * share(r->remote, r->rows),
-                 100 * sl_remote_rows_at_random(r, p->n_parts, p->vertices.n));
-    const double each = share(r->remote, r->n_batches);
+                 100 * sl_remote_rows_at_random(r, p->n_parts, p->n_rows));
+    const double each = share(r->remote, r->n_batches),
+                 bytes = share(r->remote_bytes, r->n_batches);
     sl_table_row(t, "|%s a batch%s%s (mean of %s, fanout %s, %s)", sl_units_whole(a, each),
-                 p->row_bytes ? ", " : "",
-                 p->row_bytes ? sl_units_bytes(b, each * (double)p->row_bytes) : "",
+                 bytes > 0 ? ", " : "", bytes > 0 ? sl_units_bytes(b, bytes) : "",
                  SL_PLURAL((double)r->n_batches, "batch"), q->fanout,
                  SL_PLURAL((double)p->hops.batch_size, "seed"));
     sl_table_row(t, "|of one part's vertices, as the job's order.kind \"parts\" makes them");

@@ -41,7 +41,8 @@ struct sl_partition {
     struct sl_parts_spread vertices, training;
     uint32_t n_filled; // vertices that were given to parts which the method left empty
     uint64_t n_edges, n_cut;
-    uint64_t row_bytes; // of a vertex's features; 0 without any
+    uint64_t row_bytes; // of a vertex's features; 0 without any, and of several types
+    uint64_t n_rows;    // vertices; of types those with features
     struct sl_remote_rows rows;
     double seconds;      // of the whole command
     double cpu_seconds;  // of the method alone, on a core

@@ -59,6 +59,12 @@ static int sort_by_part(struct counting *c)
     return SL_OK;
 }
 
+// Whether a vertex with features of so many bytes counts: of types those that have some.
+static bool has_row(const struct counting *c, uint64_t bytes)
+{
+    return c->task->ds->typed.n_types == 0 || bytes > 0;
+}
+
 static int count_batch(struct counting *c, uint32_t p, uint32_t n_seeds)
 {
     struct sl_draw_job job = {.plan = &c->plan,
@@ -67,10 +73,17 @@ static int count_batch(struct counting *c, uint32_t p, uint32_t n_seeds)
                               .n_seeds = n_seeds};
     SL_TRY(sl_one_batch_draw(&c->drawn, &c->drawer, &job));
     const uint32_t *nodes = sl_block_nodes(c->drawn.block), n = c->drawn.block->n_input;
-    for (uint32_t i = 0; i < n; i++)
-        c->out->remote += c->part[nodes[i]] != p;
-    c->out->rows += n;
-    c->out->seeds += n_seeds;
+    for (uint32_t i = 0; i < n; i++) {
+        const uint64_t bytes = sl_dataset_table_of(c->task->ds, nodes[i]).row_bytes;
+        const bool remote = c->part[nodes[i]] != p;
+        if (!has_row(c, bytes))
+            continue;
+        c->out->rows++;
+        c->out->remote += remote;
+        c->out->remote_bytes += remote ? bytes : 0;
+    }
+    for (uint32_t i = 0; i < n_seeds; i++)
+        c->out->seeds += has_row(c, sl_dataset_table_of(c->task->ds, c->seeds[i]).row_bytes);
     c->out->n_batches++;
     sl_progress_add(c->task->progress, 1);
     return sl_interrupt_check();

@@ -11,10 +11,11 @@
 #include "partition/parts.h"
 
 struct sl_remote_rows {
-    uint64_t n_batches; // that were drawn
-    uint64_t rows;      // their input vertices
-    uint64_t seeds;     // of these, which are always the node's own
-    uint64_t remote;    // of another part
+    uint64_t n_batches;    // that were drawn
+    uint64_t rows;         // their input vertices; of types those with features
+    uint64_t seeds;        // of these, which are always the node's own
+    uint64_t remote;       // of another part
+    uint64_t remote_bytes; // of their features
 };
 
 // Share that is to be expected of random parts: of all rows but seeds.

@@ -94,6 +94,29 @@ def test_without_metis(box):
     assert "libmetis5" in text, text
 
 
+def check_rows_of_types(box, about, first, to, indices):
+    """Of one batch a part with all neighbours: vertices with features, and their bytes."""
+    said = partition(box, "--parts", "3", "--batch", "9999", "--fanout", "-1,-1", "--force")["rows"]
+    part = np.load(box.path("data", "node_part.npy"))
+    each = np.zeros(len(part), np.int64)
+    for t in about["types"]:
+        if t.get("feat_dim"):
+            rows = np.load(box.path("data", f"node_feat.{t['name']}.npy"))
+            each[first[t["name"]]:][: len(rows)] = rows[0].nbytes
+    train = np.load(box.path("data", "train_idx.npy")) + first[next(iter(first))]
+    all_rows = remote = remote_bytes = 0
+    for i in range(3):
+        got = train[part[train] == i]
+        for _ in range(2):
+            got = np.union1d(got, indices[np.isin(to, got)])
+        got = got[each[got] > 0]
+        all_rows += len(got)
+        remote += (part[got] != i).sum()
+        remote_bytes += each[got[part[got] != i]].sum()
+    assert (said["all"], said["remote"], said["remote_bytes"]) == (all_rows, remote, remote_bytes)
+    assert 0 < remote < all_rows and (each == 0).any(), said
+
+
 @cases(*METHODS)
 def test_types_are_one_numbering(box, method):
     """Figures of all relations together; batches of one part train; shards have rows by type."""
@@ -113,6 +136,7 @@ def test_types_are_one_numbering(box, method):
     assert 0 < said["rows"]["remote"] < said["rows"]["all"], said
     if method in ("stream", "metis"):
         assert said["cut_share"] < 0.6 < said["rows"]["random_share"], said
+    check_rows_of_types(box, about, first, to, indices)
     box.sluice("partition", "data", "--parts", "3", "--method", method, "--out", "shards").ok()
     for i in range(3):
         place = np.load(box.path("shards", str(i), "node_part.npy"))
