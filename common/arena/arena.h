@@ -38,7 +38,7 @@
 
 #define SL_ARENA_MAGIC 0x31414e4552414c53ull // "SLARENA1"
 
-enum { SL_ARENA_VERSION = 25 };
+enum { SL_ARENA_VERSION = 26 };
 
 // Bytes that an arena of this spec takes (sparse until touched); fills *out when not NULL.
 uint64_t sl_arena_layout(const struct sl_arena_spec *spec, struct sl_arena_header *out);
