@@ -216,6 +216,16 @@ bool sl_array_is_integer(const struct sl_array_reader *r)
     return t != SL_DTYPE_F16 && t != SL_DTYPE_F32 && t != SL_DTYPE_F64;
 }
 
+int sl_array_check_ids(const struct sl_array_reader *r)
+{
+    if (!r->head.boolean)
+        return SL_OK;
+    return sl_fail(SL_EFORMAT,
+                   "import %s: is bool, a mask: wanted numbers of vertices: numpy.argwhere() makes "
+                   "them of a mask",
+                   r->name);
+}
+
 // ---- a part of a file ---------------------------------------------------------------------------
 
 static int skip_content(struct sl_array_reader *r, uint64_t n)

@@ -52,6 +52,8 @@ const char *sl_array_name(const struct sl_array_reader *r);
 uint64_t sl_array_count(const struct sl_array_reader *r); // of elements
 uint64_t sl_array_left(const struct sl_array_reader *r);  // of them not yet read
 bool sl_array_is_integer(const struct sl_array_reader *r);
+// SL_EFORMAT where it cannot be numbers of vertices: it is a mask.
+int sl_array_check_ids(const struct sl_array_reader *r);
 
 /*
  * The next n elements, in the order of the file. Reading the last element of a member verifies its

@@ -60,7 +60,11 @@ static int open_lanes(const struct sl_import *im, const struct sl_array_place *a
     if (!l)
         return sl_fail(SL_ENOMEM, "import %s: no memory", im->source);
     SL_TRY(sl_array_open(a, &l->a));
-    return b ? sl_array_open(b, &l->b) : SL_OK;
+    SL_TRY(sl_array_check_ids(l->a));
+    if (!b)
+        return SL_OK;
+    SL_TRY(sl_array_open(b, &l->b));
+    return sl_array_check_ids(l->b);
 }
 
 // Whether all of the array is 1.

@@ -40,6 +40,7 @@ static bool is_column(const struct sl_npy_header *h)
 static int put_ids(struct sl_array_reader *r, const struct order *o, uint64_t n_nodes, uint32_t *to)
 {
     int64_t x[BATCH];
+    SL_TRY(sl_array_check_ids(r));
     for (uint64_t first = 0; sl_array_left(r) > 0;) {
         const uint64_t n = SL_MIN(sl_array_left(r), (uint64_t)BATCH);
         SL_TRY(sl_interrupt_check());

@@ -384,6 +384,7 @@ OGB_REFUSED = (
     ("rows", lambda: {"node_feat": np.ones((N + 2, 4))}, ["node_feat", "(62, 4)", "60 vertices"]),
     ("labels", lambda: {"labels": np.zeros((N - 1, 1))}, ["node_label", "(59, 1)", "60 vertices"]),
     ("float", lambda: {"edge_index": np.full((2, E), 0.5)}, ["edge_index", "0.5", "whole number"]),
+    ("mask", lambda: {"edge_index": np.ones((2, E), bool)}, ["edge_index", "is bool, a mask"]),
 )
 def test_ogb_binary_refused(box):
     for name, changes, words in OGB_REFUSED:
