@@ -479,8 +479,12 @@ UNUSUAL = {
 
 def drawn_by(text: str) -> Dict[str, Any]:
     """What a job says, beside its fanout, of how batches are drawn."""
-    job, of = json.loads(text), {"kind": "khop", "time": "none"}
-    keys = {**UNUSUAL, **{f"sampler.{name}": (f"sampler.{name}", of[name]) for name in of}}
+    job = json.loads(text)
+    keys = {
+        **UNUSUAL,
+        "weight_attr (sampler.kind)": ("sampler.kind", "khop"),
+        "temporal_strategy (sampler.time)": ("sampler.time", "none"),
+    }
     return {name: get(job, key) or usual for name, (key, usual) in keys.items()}
 
 

@@ -41,8 +41,8 @@ class LinkLoader(Loader):
         src_index, dst_pos_index  int64 (batch_size), with "triplet" in place of these two;
         dst_neg_index  int64 (batch_size), (batch_size, amount) where that is above 1
         edge_label_weight  float32 (n): 1, or the pair's weight in the data set; 0 where a source
-                    has no vertex that it could not be linked to: the target is the source then, and
-                    the pair is to count for nothing
+                    has no vertex that it could not be linked to: the target is the source then, or
+                    between two types the positive's, and the pair is to count for nothing
         n_id        the first ones are the ends of the pairs, each once, as the pairs name them
         batch_size, input_id  of the positives: how many, and their places (columns) in
                     edge_label_index
