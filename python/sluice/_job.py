@@ -505,6 +505,11 @@ def put_times(job: Dict[str, Any], source: Source, asked: Mapping[str, Any]) -> 
     arrays = source.dataset.arrays if source.dataset is not None else {"edge_time": None}
     made = not any(array.partition(".")[0] == "edge_time" for array in arrays)
     hetero = source.pyg is not None and not made
+    if made and source.pyg is not None:
+        raise UsageError(
+            f"time_attr={name!r}: edges of a Data have no times here, those of a HeteroData have: "
+            "give data.to_heterogeneous(), whose vertices are of type '0'"
+        )
     if (name not in TIME_NAMES and not hetero) or made:
         raise UsageError(
             f"time_attr={name!r}: wanted 'time', of a data set directory or a sluice.Dataset that "
