@@ -521,6 +521,11 @@ def put_times(job: Dict[str, Any], source: Source, asked: Mapping[str, Any]) -> 
         )
     if rule is not None and rule not in TIME_RULES:
         raise UsageError(f"temporal_strategy={rule!r}: wanted 'uniform' or 'last'")
+    if rule == "last" and asked.get("weight_attr") is not None:
+        raise UsageError(
+            "temporal_strategy='last': the latest edges are taken, not drawn by weight: leave "
+            "weight_attr out, or take 'uniform'"
+        )
     put(job, "sampler.time", TIME_RULES[rule or "uniform"], "time_attr")
 
 

@@ -805,12 +805,15 @@ timed["paper"].when = timed["paper"].born
 said = refused(sluice.NeighborLoader, timed, [2], 2, ("paper", seeds), time_attr="when")
 assert "both types and relations have it" in said, said
 from torch_geometric.data import Data
-one = Data(x=torch.ones(9, 2), edge_index=torch.arange(9).repeat(2, 1), when=torch.arange(9))
-more = dict(time_attr="when", input_time=torch.full((9,), 4))
-said = refused(sluice.NeighborLoader, one, [2], 9, **more)
+one = Data(x=torch.ones(12, 2), edge_index=torch.arange(9).repeat(2, 1), when=torch.arange(9))
+more = dict(time_attr="when", input_time=torch.full((12,), 4))
+said = refused(sluice.NeighborLoader, one, [2], 12, **more)
 assert "give data.to_heterogeneous(), whose vertices are of type '0'" in said, said
-with sluice.NeighborLoader(one.to_heterogeneous(), [2], 9, "0", **more) as loader:
+with sluice.NeighborLoader(one.to_heterogeneous(), [2], 12, "0", **more) as loader:
     assert next(iter(loader))["0", "0", "0"].edge_index.shape == (2, 5)
+one.w, more["temporal_strategy"] = torch.ones(9), "last"
+said = refused(sluice.NeighborLoader, one.to_heterogeneous(), [2], 12, "0", weight_attr="w", **more)
+assert "taken, not drawn by weight: leave weight_attr out" in said, said
 import sluice.pyg
 assert "which sluice.NeighborLoader takes" in refused(sluice.pyg.Sampler, path, [1])
 says("adj='csc': is for graphs of one type", adj="csc", arrays="pyg")
