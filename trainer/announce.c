@@ -1,9 +1,26 @@
 #include "trainer/announce.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/error.h"
+
+// Tensors that are a layer's have a relation's part at its number: names do not tell them apart.
+static int name_relations(const struct sl_typed_model *m, char **out)
+{
+    if (!m || m->layer[0].kind->per_relation > 0)
+        return SL_OK;
+    const uint32_t n = m->typed->n_relations;
+    const size_t room = n * sizeof(struct sl_relation_text) + 1;
+    char *text = *out = calloc(1, room);
+    if (!text)
+        return sl_fail(SL_ENOMEM, "no memory to name %u relations", n);
+    for (size_t r = 0, used = 0; r < n; r++)
+        used += (size_t)snprintf(text + used, room - used, "%s%s", r ? ", " : "",
+                                 sl_relation_text(m->typed, (uint32_t)r).text);
+    return SL_OK;
+}
 
 int sl_announce_model(const struct sl_model *model, struct sl_announcement *a,
                       Sl__Control__Hello *hello)
@@ -15,6 +32,13 @@ int sl_announce_model(const struct sl_model *model, struct sl_announcement *a,
         sl_announcement_fini(a);
         return sl_fail(SL_ENOMEM, "no memory to name %u tensors", model->n_tensors);
     }
+    const int rc = name_relations(model->typed, &a->stacked);
+    if (rc < 0) {
+        sl_announcement_fini(a);
+        return rc;
+    }
+    if (a->stacked)
+        hello->stacked = a->stacked;
     for (uint32_t t = 0; t < model->n_tensors; t++) {
         const struct sl_tensor *from = &model->tensor[t];
         Sl__Control__Tensor *to = &a->tensor[t];
@@ -42,5 +66,6 @@ void sl_announcement_fini(struct sl_announcement *a)
     free(a->tensor);
     free(a->list);
     free(a->shape);
+    free(a->stacked);
     *a = (struct sl_announcement){0};
 }

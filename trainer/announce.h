@@ -9,6 +9,7 @@
 struct sl_announcement {
     Sl__Control__Tensor *tensor, **list; // (n_tensors)
     uint64_t (*shape)[SL_TENSOR_RANK];
+    char *stacked;
 };
 
 // Fills the fields of a Hello that describe the model. The model's names are borrowed. SL_ENOMEM.

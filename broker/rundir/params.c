@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/text/units.h"
+#include "common/base/bits.h"
 #include "common/base/error.h"
 #include "common/base/philox.h"
 
@@ -76,6 +77,11 @@ int sl_params_from_hello(struct sl_params *params, const Sl__Control__Hello *hel
         }
         params->n += params->tensors[i].n;
     }
+    params->stacked = hello->stacked && *hello->stacked ? strdup(hello->stacked) : NULL;
+    if (!params->stacked && hello->stacked && *hello->stacked) {
+        sl_params_fini(params);
+        return sl_fail(SL_ENOMEM, "no memory for the names of relations");
+    }
     params->n_tensors = (uint32_t)hello->n_tensors;
     params->infer_width = hello->infer_width;
     params->jumping_width = hello->jumping_width;
@@ -85,6 +91,7 @@ int sl_params_from_hello(struct sl_params *params, const Sl__Control__Hello *hel
 void sl_params_fini(struct sl_params *params)
 {
     free(params->tensors);
+    free(params->stacked);
     memset(params, 0, sizeof *params);
 }
 
@@ -137,15 +144,20 @@ static struct sl_safetensor *as_safetensors(const struct sl_params *params, cons
     return list;
 }
 
-static int write_list(const char *path, const struct sl_safetensor *list, size_t n, const char *job,
-                      const char *what, const char *note)
+// Under which a file has sl_params.stacked.
+static const char stacked_key[] = "relations";
+
+static int write_list(const struct sl_params *params, const char *path,
+                      const struct sl_safetensor *list, size_t n, const char *job, const char *what,
+                      const char *note)
 {
     const struct sl_safetensors_note notes[] = {
         {"format", "pt"}, // what PyTorch's own loader looks for
         {"job", job},
         {what, note},
+        {stacked_key, params->stacked},
     };
-    return sl_safetensors_write(path, list, n, notes, sizeof notes / sizeof *notes);
+    return sl_safetensors_write(path, list, n, notes, SL_COUNT_OF(notes) - !params->stacked);
 }
 
 int sl_params_save(const struct sl_params *params, const float *values, uint64_t batches,
@@ -155,7 +167,7 @@ int sl_params_save(const struct sl_params *params, const float *values, uint64_t
     struct sl_safetensor *list = as_safetensors(params, values, &count);
     if (!list)
         return sl_fail(SL_ENOMEM, "writing '%s': no memory", path);
-    int rc = write_list(path, list, params->n_tensors, job, "parameters", note);
+    int rc = write_list(params, path, list, params->n_tensors, job, "parameters", note);
     free(list);
     return rc;
 }
@@ -316,8 +328,29 @@ static int take_values(const struct sl_safetensors_file *file, const struct want
                : sl_safetensor_floats(sl_safetensors_find(file, w->name), w->values);
 }
 
+// The first relation that is another one there: a stacked tensor fits in any order of them.
+static int check_stacked(const struct sl_params *params, const struct sl_safetensors_file *file)
+{
+    const char *found = sl_safetensors_note(file, stacked_key), *wanted = params->stacked;
+    if (!found || !wanted)
+        return SL_OK;
+    for (uint32_t i = 0; *found || *wanted; i++) {
+        const int a = (int)strcspn(found, ","), b = (int)strcspn(wanted, ",");
+        if (a != b || strncmp(found, wanted, (size_t)a) != 0)
+            return sl_fail(SL_EFORMAT,
+                           "'%s': relation %u, by whose number its tensors are stacked: found "
+                           "'%.*s', wanted '%.*s': make the data set with its relations in the "
+                           "order of the one that the model was trained on",
+                           file->path, i, a, found, b, wanted);
+        found += a + strspn(found + a, ", ");
+        wanted += b + strspn(wanted + b, ", ");
+    }
+    return SL_OK;
+}
+
 // Compares everything before it writes anything.
-static int take_file(const struct sl_safetensors_file *file, const struct wanted *list, size_t n)
+static int take_file(const struct sl_params *params, const struct sl_safetensors_file *file,
+                     const struct wanted *list, size_t n)
 {
     struct differences d = {0};
     for (size_t i = 0; i < n; i++)
@@ -331,6 +364,7 @@ static int take_file(const struct sl_safetensors_file *file, const struct wanted
     }
     if (d.n)
         return fail_differences(file, list, n, &d);
+    SL_TRY(check_stacked(params, file));
     for (size_t i = 0; i < n; i++) {
         const int rc = take_values(file, &list[i]);
         if (rc < 0)
@@ -339,11 +373,12 @@ static int take_file(const struct sl_safetensors_file *file, const struct wanted
     return SL_OK;
 }
 
-static int load_list(const char *path, const struct wanted *list, size_t n)
+static int load_list(const struct sl_params *params, const char *path, const struct wanted *list,
+                     size_t n)
 {
     struct sl_safetensors_file file;
     SL_TRY(sl_safetensors_open(path, &file));
-    int rc = take_file(&file, list, n);
+    int rc = take_file(params, &file, list, n);
     sl_safetensors_close(&file);
     return rc;
 }
@@ -366,7 +401,7 @@ int sl_params_load(const struct sl_params *params, const char *path, float *valu
     struct wanted *list = list_model(params, values);
     if (!list)
         return sl_fail(SL_ENOMEM, "reading '%s': no memory", path);
-    int rc = load_list(path, list, params->n_tensors);
+    int rc = load_list(params, path, list, params->n_tensors);
     free(list);
     return rc;
 }
@@ -419,7 +454,7 @@ static int import_file(const struct sl_params *params, struct sl_safetensors_fil
 {
     if (prefix)
         SL_TRY(strip_prefix(file, prefix));
-    SL_TRY(take_file(file, list, params->n_tensors));
+    SL_TRY(take_file(params, file, list, params->n_tensors));
     for (uint32_t i = 0; i < params->n_tensors; i++) {
         const struct sl_safetensor *found = sl_safetensors_find(file, list[i].name);
         SL_TRY(check_values(file, &list[i]));
@@ -491,7 +526,7 @@ int sl_params_save_state(const struct sl_params *params, const float *const *sta
         memcpy(tensors[i].shape, list[i].like->shape, sizeof tensors[i].shape);
     }
     if (rc == SL_OK)
-        rc = write_list(path, tensors, n, job, "optimizer", note);
+        rc = write_list(params, path, tensors, n, job, "optimizer", note);
     free(tensors);
     free(list);
     return rc;
@@ -504,7 +539,7 @@ int sl_params_load_state(const struct sl_params *params, const char *path, float
     struct wanted *list = list_state(params, state, n_state, &n);
     if (!list)
         return sl_fail(SL_ENOMEM, "reading '%s': no memory", path);
-    int rc = load_list(path, list, n);
+    int rc = load_list(params, path, list, n);
     free(list);
     return rc;
 }

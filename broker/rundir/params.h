@@ -42,6 +42,8 @@ struct sl_params {
     uint64_t n;                      // floats in all
     // What a full evaluation keeps of a vertex: the widest hidden layer, jumping knowledge.
     uint32_t infer_width, jumping_width;
+    // The relations by whose numbers tensors are stacked, ", " between them; owned, NULL: none are.
+    char *stacked;
 };
 
 // SL_EPROTO when what a trainer says makes no sense.
@@ -66,9 +68,10 @@ int sl_params_sha256(const struct sl_params *params, const float *values, uint64
 /*
  * Reads values (n) from a .safetensors file that has exactly these tensors, in any order. Whatever
  * differs in names, shapes and types is counted, and the first ones are named: SL_EFORMAT, and
- * values are untouched. SL_ENOENT, SL_EACCESS. What counters say is not asked, nor whether they are
- * there. A twin may be missing (safetensors.torch.save_model() leaves it out); one that has other
- * values than what it is the twin of is SL_EFORMAT, when values have been written.
+ * values are untouched. So are the relations of a file that says which ones its tensors are stacked
+ * by, and in which order. SL_ENOENT, SL_EACCESS. What counters say is not asked, nor whether they
+ * are there. A twin may be missing (safetensors.torch.save_model() leaves it out); one that has
+ * other values than what it is the twin of is SL_EFORMAT, when values have been written.
  */
 int sl_params_load(const struct sl_params *params, const char *path, float *values);
 

@@ -148,6 +148,33 @@ def weighted(box, source):
     return box.shared_folder("typed-weighted", make)
 
 
+def test_tensors_stacked_by_relation_are_not_of_others(box):
+    """Of rgcn and hgt a relation's weights are told by their place alone."""
+    other = box.path("other")
+    shutil.copytree(papers(box, 400), other)
+    about = read_json(other + "/metadata.json")
+    about["relations"][0]["name"], about["relations"][1]["name"] = (
+        about["relations"][i]["name"] for i in (1, 0))
+    for r in about["relations"]:
+        if r.get("reverse_of") in ("writes", "reviews"):
+            r["reverse_of"] = {"writes": "reviews", "reviews": "writes"}[r["reverse_of"]]
+    with open(other + "/metadata.json", "w", encoding="utf-8") as f:
+        json.dump(about, f)
+    for kind in ("rgcn", "hgt"):
+        run = box.path(kind)
+        config = job(box, dataset=papers(box, 400), output=run, epochs=1,
+                     **{"model.kind": kind})
+        box.run(config, "--quiet")[0].ok()
+        out = box.path("other.npy")
+        refused(box, box.sluice("predict", run, "--dataset", other, "--out", out),
+                "relation 0", "found 'author -writes-> paper', wanted 'author -reviews-> paper'")
+        assert not os.path.exists(out)
+        begun = job(box, dataset=other, output=run + "-2", **{
+            "model.kind": kind, "model.weights": run + "/model.safetensors"})
+        said = box.run(begun, "--quiet")[0]
+        assert said.rc == 2 and "model.weights" in said.err and "relation 0" in said.err, said
+
+
 @whole
 @cases("rgat", "rgatv2", "rgcn", "hgt", "weighted", "walk")
 def test_a_test_again(box, way):

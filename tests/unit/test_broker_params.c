@@ -133,6 +133,37 @@ TEST(the_files_data_is_what_was_hashed)
 
 // --- reading ---
 
+TEST(tensors_stacked_by_relation_are_of_the_same_ones_in_the_same_order)
+{
+    static const char *const order[] = {"a -r-> b, b -s-> a", "b -s-> a, a -r-> b", "a -r-> b"};
+    hello.stacked = (char *)order[0];
+    must(sl_params_from_hello(&params, &hello));
+    float *v = calloc(params.n, sizeof *v);
+    const float *const state[] = {v};
+    must(sl_params_save(&params, v, 0, in_dir("r.safetensors"), "job", "note"));
+    must(sl_params_save_state(&params, state, 1, in_dir("m.safetensors"), "job", "note"));
+    must(sl_params_load(&params, in_dir("r.safetensors"), v));
+    must(sl_params_load_state(&params, in_dir("m.safetensors"), &v, 1));
+    sl_params_fini(&params);
+    for (int i = 1; i < 3; i++) {
+        hello.stacked = (char *)order[i];
+        must(sl_params_from_hello(&params, &hello));
+        ck_assert_int_eq(sl_params_load(&params, in_dir("r.safetensors"), v), SL_EFORMAT);
+        assert_message_has(i == 1 ? "relation 0" : "relation 1");
+        assert_message_has(i == 1 ? "found 'a -r-> b', wanted 'b -s-> a'"
+                                  : "found 'b -s-> a', wanted ''");
+        ck_assert_int_eq(sl_params_import(&params, in_dir("r.safetensors"), NULL, v, NULL),
+                         SL_EFORMAT);
+        ck_assert_int_eq(sl_params_load_state(&params, in_dir("m.safetensors"), &v, 1), SL_EFORMAT);
+        sl_params_fini(&params);
+    }
+    hello.stacked = (char *)protobuf_c_empty_string; // of tensors that have names of relations
+    must(sl_params_from_hello(&params, &hello));
+    must(sl_params_load(&params, in_dir("r.safetensors"), v));
+    free(v);
+    sl_params_fini(&params);
+}
+
 // The model's two tensors, of other shapes or names, in a file.
 static const char *write_tensors(const char *first, uint64_t rows, uint64_t columns,
                                  const char *second, uint64_t n)
