@@ -417,14 +417,24 @@ static const char *place_text(const struct sl_array_reader *r, uint64_t element,
     return text;
 }
 
-// Floats that must be whole: labels and ids that went through pandas.
+// Floats that must be whole: labels and ids that went through pandas. From 2^53 on, of float32 2^24
+// and of float16 2^11, each stands for several numbers that were rounded to it.
 static int read_whole(struct sl_array_reader *r, uint64_t n, int64_t *out)
 {
+    const double end = r->head.dtype == SL_DTYPE_F64   ? 9007199254740992.0
+                       : r->head.dtype == SL_DTYPE_F32 ? 16777216.0
+                                                       : 2048.0;
     char place[64];
     double x[512];
     SL_TRY(sl_array_read_doubles(r, n, x));
     for (uint64_t i = 0; i < n; i++) {
-        if (!(fabs(x[i]) < 9007199254740992.0) || x[i] != floor(x[i]))
+        if (fabs(x[i]) >= end && isfinite(x[i]))
+            return sl_fail(SL_EFORMAT,
+                           "%s: %s: found %.0f, which may be another number that %s rounded: "
+                           "wanted integers: save the original's a.astype(numpy.int64)",
+                           r->name, place_text(r, r->n - r->left - n + i, place), x[i],
+                           sl_npy_dtype_name(r->head.dtype));
+        if (!isfinite(x[i]) || x[i] != floor(x[i]))
             return sl_fail(SL_EFORMAT, "%s: %s: found %g, wanted a whole number", r->name,
                            place_text(r, r->n - r->left - n + i, place), x[i]);
         out[i] = (int64_t)x[i];
