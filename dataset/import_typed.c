@@ -176,6 +176,11 @@ static int read_relation(struct sl_import *im, const struct typed *g, const cJSO
     r->shape = SL_EDGES_EITHER;
     r->edges.heading = cJSON_IsTrue(heading);
     r->weighted = weights && !cJSON_IsFalse(weights);
+    if (r->weighted && im->weights && (r->times.path || r->feat.path))
+        return fail_key(g, where,
+                        "has \"weights\" beside \"times\" or \"features\": wanted weights alone, "
+                        "or none: leave one out (--no-weights), or make the weights a column of "
+                        "the features");
     if (cJSON_IsBool(weights))
         return r->edges.text || !r->weighted
                    ? SL_OK

@@ -491,11 +491,11 @@ static int check_facts(const struct sl_import *im)
                            "import %s: relation %s has times or features of edges, found %s: leave "
                            "it out",
                            im->source, r->name, odd);
-        if (r->weighted)
+        if (r->weighted && im->weights)
             return sl_fail(SL_EINVAL,
                            "import %s: relation %s has weights beside times or features of edges: "
-                           "wanted weights alone, or none: leave one out, or make the weights a "
-                           "column of the features",
+                           "wanted weights alone, or none: leave one out (--no-weights), or make "
+                           "the weights a column of the features",
                            im->source, r->name);
         if (r->times.text || (r->feat.text && r->n_wanted == UINT64_MAX))
             return sl_fail(SL_EINVAL,

@@ -298,7 +298,8 @@ BAD_FACTS = {
     "length": ({"times": "nine.npy"}, [], (r"is int64 \(9,\), wanted a whole number for each",)),
     "fraction": ({"times": "half.npy"}, [], (r"is float64 \(400,\), wanted a whole number",)),
     "rows": ({"features": "nine.npy"}, [], ("wanted a row for each of 400 edges",)),
-    "weights": ({"times": "t.npy", "weights": "t.npy"}, [], ("weights beside times or features",)),
+    "weights": ({"times": "t.npy", "weights": "t.npy"}, [], (
+        r'src/graph.json: "relations\[0\]": has "weights" beside "times"', "--no-weights")),
     "loops": ({"times": "t.npy"}, ["--add-self-loops"], ("--add-self-loops", "leave it out")),
 }
 
@@ -315,6 +316,9 @@ def test_facts_that_cannot_be(box, what):
     box.write_json("src/graph.json", graph)
     box.sluice("import", "typed", "src", *options, "--out", "made").error(2, *words)
     assert not os.path.exists(box.path("made"))
+    if what == "weights":
+        box.sluice("import", "typed", "src", "--no-weights", "--out", "made").ok()
+        assert not os.path.exists(box.path("made", "edge_weight.npy"))
 
 
 def test_memory_and_pairs(box):
@@ -694,6 +698,9 @@ WRONG = {
     "labels list": (["labels"], ["labels.npy"], ["\"labels\"", "an object"]),
     "target": (["relations", 0, "target"], "venue", ["author.writes.npy", "vertex from 0 to 0"]),
     "empty": (["relations", 0, "target"], "topic", ["no vertices"]),
+    "rounded": (["types", 2, "count"], 20000000, [
+        "wide.npy", "found 16777216, which may be another number that float32 rounded", "int64"]),
+    "rounded half": (["types", 2, "count"], 20000000, ["half.npy", "found 2048", "float16"]),
 }
 
 
@@ -703,6 +710,10 @@ def test_bad_folders(box, what):
     graph, _ = folder_of(box, draw(1), "rows")
     change(graph, *path, to=to)
     np.save(box.path("src", "mask.npy"), np.arange(COUNT["paper"]) % 2 == 0)
+    if what.startswith("rounded"):  # 16777217 and 2049 as they come out of float32 and float16
+        kind = ("half", np.float16, 2049) if "half" in what else ("wide", np.float32, 16777217)
+        graph["relations"][0].update(edges=kind[0] + ".npy", source=graph["types"][2]["name"])
+        np.save(box.path("src", kind[0] + ".npy"), np.array([[3, kind[2]], [0, 1]], kind[1]))
     if what == "relation twice":
         graph["relations"] += [graph["relations"][4] | {"name": "has"}] * 2
     box.write_json("src/graph.json", graph)
