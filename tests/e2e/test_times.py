@@ -238,6 +238,21 @@ def test_who_draws_changes_nothing(box, rule):
     assert found[0][2]["accuracy"] > 0.3
 
 
+def test_seeds_that_share_vertices_fit_a_cache_of_all_rows(box):
+    """A batch of disjoint seeds has vertices several times, here more than the graph has."""
+    os.chdir(box.folder)
+    arrays, found = timed(400), []
+    write_dataset("data", arrays)
+    for place in "memory", "storage":
+        keys = {"store.features": place, "sampler.batch_size": 100, "sampler.fanout": [10, 10]}
+        result, report = box.run({**job(box, "uniform", f"runs/{place}", **keys),
+                                  "dataset": "data"})
+        result.ok()
+        found.append(report["params_sha256"])
+    assert found[0] == found[1] and report["store"]["cache_rows"] == 400
+    assert report["epochs"][0]["input_nodes"] > 400 * report["epochs"][0]["batches"]
+
+
 @whole
 @cases(*KINDS)
 def test_kinds_of_sampling(box, kind):

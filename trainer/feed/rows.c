@@ -387,11 +387,12 @@ uint64_t sl_rows_cached_bytes(const struct sl_dataset *ds, const struct sl_block
     const bool typed = ds->typed.n_types > 0;
     uint64_t bytes = 0;
     for (uint32_t r = 0; r < sl_row_ranges(ds); r++) {
-        const uint64_t each = sl_row_range(ds, r).row_bytes;
+        const struct sl_row_range range = sl_row_range(ds, r);
+        const uint64_t each = range.row_bytes;
         uint32_t n = typed ? sl_typed_block_rows(block, r) : block->n_input - (uint32_t)near;
         if (typed && reader && each)
             n = sl_reading_count(reader, sl_block_nodes(block) + sl_block_types(block)[r].first, n);
-        bytes += each ? n * (each + sizeof(uint64_t)) : 0;
+        bytes += each ? SL_MIN(n, range.n) * (each + sizeof(uint64_t)) : 0;
     }
     return bytes;
 }
