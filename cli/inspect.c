@@ -55,6 +55,7 @@ struct inspection {
     struct sl_overlaps overlaps;               // of a data set that says that there may be some
     struct sl_names vertex_names, class_names; // n 0: it has none
     char no_edge_features[512];                // why none of those that lie there can be used
+    char no_times[512];                        // of a file that is of no relation, likewise
 };
 
 // ---- looking ------------------------------------------------------------------------------------
@@ -322,6 +323,8 @@ static void print_overview(const struct inspection *in)
     sl_table_fini(&t);
     if (in->no_edge_features[0])
         printf("\nNo model can read the features of edges: %s\n", in->no_edge_features);
+    if (in->no_times[0])
+        printf("\nNo job can sample by time: %s\n", in->no_times);
 }
 
 static void print_degrees(const struct inspection *in)
@@ -502,6 +505,8 @@ static cJSON *to_json(const struct inspection *in)
     }
     if (in->no_edge_features[0])
         cJSON_AddStringToObject(root, "no_edge_features", in->no_edge_features);
+    if (in->no_times[0])
+        cJSON_AddStringToObject(root, "no_times", in->no_times);
     add_sides(root, in);
     sl_types_summary_to_json(&in->types, root);
     add_shard(root, ds);
@@ -564,6 +569,9 @@ static int inspect(void *state)
     uint64_t begin = sl_now_ns();
     SL_TRY(open_all(in));
     in->open_seconds = (double)(sl_now_ns() - begin) * 1e-9;
+    if (in->ds.typed.n_types &&
+        sl_dataset_refuse_strays(&in->ds, "edge_time", sl_dataset_time_file(&in->ds, 0)) < 0)
+        snprintf(in->no_times, sizeof in->no_times, "%s", sl_error_message());
     SL_TRY(open_names(&in->ds, SL_NAMES_VERTEX, in->ds.n_nodes, &in->vertex_names));
     SL_TRY(open_names(&in->ds, SL_NAMES_CLASS, in->ds.n_classes, &in->class_names));
     count_degrees(in);

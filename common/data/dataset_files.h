@@ -111,6 +111,10 @@ static inline struct sl_typed_file *sl_dataset_edge_feat_file(const struct sl_da
     return at < ds->files->n_typed ? &ds->files->typed[at] : (struct sl_typed_file *)0;
 }
 
+// SL_EFORMAT for a file WHAT.*.npy that is none of `files`, those of all relations.
+int sl_dataset_refuse_strays(const struct sl_dataset *ds, const char *what,
+                             const struct sl_typed_file *files);
+
 // The stripes that features of a type are mapped from, or those of a plain data set (type 0). NULL:
 // they are a file.
 static inline struct sl_stripes *sl_dataset_stripes(const struct sl_dataset_files *files,

@@ -94,9 +94,6 @@ int sl_dataset_validate_shard(const struct sl_dataset *ds);
 int sl_dataset_read_types(const struct cJSON *json, const char *path, struct sl_dataset *ds);
 // Types and shapes of features; sets those of each type.
 int sl_dataset_check_types(struct sl_dataset *ds);
-// SL_EFORMAT for a file WHAT.*.npy that is none of `files`, those of all relations.
-int sl_dataset_refuse_strays(const struct sl_dataset *ds, const char *what,
-                             const struct sl_typed_file *files);
 // Where the offsets of one relation end and those of the next begin. Offsets are valid.
 int sl_dataset_validate_bounds(const struct sl_dataset *ds);
 // " (relation author -writes-> paper, paper 5)", or nothing of a plain graph, where it is clear.

@@ -519,7 +519,7 @@ int sl_dataset_map_types(struct sl_dataset *ds, unsigned need,
         SL_TRY(map_of_edges(ds, "edge_time", "times", &t->relation[i], need & SL_NEED_TIMES, known,
                             &n_times));
     if ((need & SL_NEED_TIMES) && !known)
-        SL_TRY(sl_dataset_refuse_strays(ds, "edge_time", &ds->files->typed[t->n_types]));
+        SL_TRY(sl_dataset_refuse_strays(ds, "edge_time", sl_dataset_time_file(ds, 0)));
     SL_TRY(map_edge_features(ds, need, known));
     if (!(need & SL_NEED_TIMES) || n_times > 0)
         return SL_OK;

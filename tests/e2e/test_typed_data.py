@@ -293,6 +293,19 @@ def test_edges_with_facts(box, form, reverse):
             assert np.array_equal(order, np.arange(n))
 
 
+def test_inspect_tells_times_of_no_relation(box):
+    graph, _ = folder_of(box, draw(3), "rows")
+    box.write_json("src/graph.json", graph)
+    box.sluice("import", "typed", "src", "-q", "--out", "made").ok()
+    assert "no_times" not in box.sluice("inspect", "made", "-o", "json").ok().json()
+    name = "edge_time.author.wrote.paper.npy"
+    np.save(box.path("made", name), np.arange(400))
+    for _ in range(2):  # looked at, and remembered
+        said = box.sluice("inspect", "made").ok().out
+        assert "No job can sample by time: " in said and f"has {name}, which is of none" in said
+    assert name in box.sluice("inspect", "made", "-o", "json").ok().json()["no_times"]
+
+
 BAD_FACTS = {
     "text": ({"times": "t.csv"}, [], ("wanted times and features of edges as .npy arrays",)),
     "length": ({"times": "nine.npy"}, [], (r"is int64 \(9,\), wanted a whole number for each",)),

@@ -104,8 +104,8 @@ int sl_rows_copy_block(struct sl_row_source *s, const struct sl_kernels *kernels
 uint64_t sl_rows_block_bytes(const struct sl_dataset *ds, const struct sl_block *block);
 
 // Bytes that a block's rows take in the machine's cache, but for those that do not lie there: of a
-// plain data set `near` rows, of types those that the reader (NULL: none) has mapped. Disjoint seeds
-// have vertices several times: a cache of all rows has room for any block.
+// plain data set `near` rows, of types those that the reader (NULL: none) has mapped. Disjoint
+// seeds have vertices several times: a cache of all rows has room for any block.
 uint64_t sl_rows_cached_bytes(const struct sl_dataset *ds, const struct sl_block *block,
                               uint64_t near, const struct sl_reading *reader);
 
