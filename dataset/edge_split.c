@@ -95,7 +95,8 @@ struct pass {
     _Atomic uint64_t n_bare;     // vertices whose in-edges are all gone
     void *sources;               // of the new graph
     bool wide;                   // sources are int64
-    const char *rows;            // of a file with a row an edge
+    const char *rows; // of a file with a row an edge of these lists, `begin` to `end` - 1
+    uint64_t begin, end;
     char *to;
     size_t row_bytes;
 };
@@ -387,13 +388,14 @@ static int move_rows(void *context, int thread)
     struct pass *p = context;
     uint64_t begin, end;
     const size_t bytes = p->row_bytes;
+    const uint64_t before = p->ds.indptr[p->begin], left_before = (uint64_t)p->offsets[p->begin];
     (void)thread;
     while (sl_vertex_blocks_take(&p->blocks, &begin, &end))
-        for (uint64_t v = begin; v < end; v++) {
-            char *to = p->to + (uint64_t)p->offsets[v] * bytes;
+        for (uint64_t v = SL_MAX(begin, p->begin); v < SL_MIN(end, p->end); v++) {
+            char *to = p->to + ((uint64_t)p->offsets[v] - left_before) * bytes;
             for (uint64_t e = p->ds.indptr[v]; e < p->ds.indptr[v + 1]; e++)
                 if (split_of(p, sl_dataset_source(&p->ds, e), v) == SL_SPLIT_TRAIN) {
-                    memcpy(to, p->rows + e * bytes, bytes);
+                    memcpy(to, p->rows + (e - before) * bytes, bytes);
                     to += bytes;
                 }
         }
@@ -590,31 +592,51 @@ static int write_pairs(struct pass *p)
     return rc;
 }
 
-// A file with a row for each edge of the graph.
-static int write_rows(struct pass *p, const char *name, const struct sl_npy *from)
+// A file with a row for each of n edges, those of the lists p->begin to p->end - 1.
+static int write_rows(struct pass *p, const char *name, const struct sl_npy *from, uint64_t n)
 {
     struct sl_npy_writer *w;
     uint64_t shape[SL_NPY_MAX_DIMS];
     memcpy(shape, from->head.shape, sizeof shape);
-    shape[0] = p->n_left;
+    shape[0] = (uint64_t)(p->offsets[p->end] - p->offsets[p->begin]);
     SL_TRY(create(p, name, from->head.dtype, from->head.ndim, shape, &w, &p->to));
     p->rows = from->data;
-    p->row_bytes = from->head.data_bytes / SL_MAX(p->ds.n_edges, (uint64_t)1);
+    p->row_bytes = from->head.data_bytes / SL_MAX(n, (uint64_t)1);
     return sl_npy_writer_close(&w, sl_vertex_blocks_run(&p->blocks, name, move_rows, p));
+}
+
+// The relation whose edges a file is of, edge_*.SOURCE.NAME.TARGET.npy; NULL: none.
+static const struct sl_relation *relation_of(const struct sl_typed *t, const char *name)
+{
+    char pattern[3 * SL_TYPE_NAME_BYTES + 16];
+    for (uint32_t i = 0; i < t->n_relations; i++) {
+        const struct sl_relation *r = &t->relation[i];
+        snprintf(pattern, sizeof pattern, "edge_*.%s.%s.%s.npy", t->type[r->source].name, r->name,
+                 t->type[r->target].name);
+        if (fnmatch(pattern, name, 0) == 0)
+            return r;
+    }
+    return NULL;
 }
 
 static int write_edge_file(struct pass *p, const char *name, const char *path)
 {
     struct sl_npy npy;
+    const struct sl_typed *t = &p->ds.typed;
+    const struct sl_relation *r = relation_of(t, name);
+    const uint64_t n = r ? r->n_edges : p->ds.n_edges;
+    p->begin = r ? r->first_row : 0;
+    p->end = r ? p->begin + t->type[r->target].n : sl_dataset_lists(&p->ds);
     SL_TRY(sl_npy_open(path, &npy));
     int rc = SL_OK;
-    if (npy.head.ndim >= 1 && npy.head.shape[0] == p->ds.n_edges)
-        rc = write_rows(p, name, &npy);
+    if (npy.head.ndim >= 1 && npy.head.shape[0] == n)
+        rc = write_rows(p, name, &npy, n);
     else if (p->linked)
         rc = sl_fail(SL_EUNSUPPORTED,
-                     "%s: has %s, of the edges of one relation, which this command does not cut: "
-                     "move it away",
-                     p->who, name);
+                     "%s: %s: found %" PRIu64 " rows, wanted %" PRIu64 ", one for each edge of %s: "
+                     "correct it, or move it away",
+                     p->who, name, npy.head.ndim ? npy.head.shape[0] : 0, n,
+                     r ? "its relation" : "the graph, for it is of none of its relations");
     sl_npy_close(&npy);
     return rc;
 }

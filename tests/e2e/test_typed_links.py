@@ -397,6 +397,11 @@ def mixed(box):
     arrays = {"indptr": np.concatenate(ends), "indices": np.concatenate(sources).astype(np.int32)}
     types = [{"name": name, "count": n} for name, n in count.items()]
     metadata = {"num_nodes": 70, "num_edges": len(weight), "types": types, "relations": listed}
+    edges = np.split(weight, np.cumsum([r["edges"] for r in listed])[:-1])
+    for kind in "edge_feat", "edge_time":  # of each edge its number
+        arrays.update({f"{kind}.{r['source']}.{r['name']}.{r['target']}":
+                       of[:, None] if kind == "edge_feat" else of.astype(np.int64)
+                       for r, of in zip(listed, edges)})  # fmt: skip
     save(folder, {**arrays, "edge_weight": weight}, metadata)
     return folder
 
@@ -404,7 +409,7 @@ def mixed(box):
 @cases("likes", "alike", "sees")
 def test_split_edges_takes_pairs_out_of_a_relation(box, name):
     """Against a removal by hand: multi-edges together, reverses as well, all other relations and
-    self-loops as they were; the weights of the edges that stay."""
+    self-loops as they were; weights, features and times of the edges that stay."""
     folder, share = mixed(box), {"likes": 0.2, "alike": 0.2, "sees": 0.3}[name]
     box.sluice("split-edges", folder, "--relation", name, "--val", "0.1", "--test", str(share),
                "--out", "split", "-q").ok()  # fmt: skip
@@ -427,6 +432,13 @@ def test_split_edges_takes_pairs_out_of_a_relation(box, name):
     assert f" -{name}-> " in metadata["pair_relation"]
     weight, whole_ = np.load(box.path("split/edge_weight.npy")), np.load(f"{folder}/indices.npy")
     assert np.array_equal(np.load(box.path("split/indices.npy")), whole_[weight.astype(int)])
+    for kind in "edge_feat", "edge_time":
+        of = [np.load(box.path(f"split/{kind}.{r['source']}.{r['name']}.{r['target']}.npy"))
+              for r in metadata["relations"]]
+        assert np.array_equal(np.concatenate(of).ravel(), weight)
+    np.save(f"{folder}/edge_time.user.liked.item.npy", weight[:7])
+    said = box.sluice("split-edges", folder, "--relation", name, "--out", "again", "-q")
+    refused(box, said, "edge_time.user.liked.item.npy", "found 7 rows", "none of its relations")
 
 
 def test_what_is_refused(box):
