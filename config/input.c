@@ -208,10 +208,12 @@ static int choose_pairs(const struct sl_config *c, struct sl_dataset *ds)
                        "task.kind: found \"link\" with data set '%s', whose train_edges.npy is "
                        "empty: put pairs into it, or remove it to learn all edges of the graph",
                        ds->path);
+    struct sl_relation_text to;
+    const char *linked = sl_typed_linked_text(&ds->typed, &to);
     return sl_fail(SL_EINVAL,
                    "task.kind: found \"link\" with data set '%s', which has no edge to learn "
-                   "from, wanted edges in its graph or in train_edges.npy",
-                   ds->path);
+                   "from, wanted edges in its %s%s or in train_edges.npy",
+                   ds->path, linked ? "relation " : "graph", linked ? linked : "");
 }
 
 static const enum sl_split splits[] = {[SL_INPUT_TRAIN] = SL_SPLIT_TRAIN,

@@ -468,5 +468,17 @@ def test_what_is_refused(box):
     refused(box, plan(dataset=outside), "val_edges.npy", "target of pair 0 is 300", "type item")
     wrong = changed(box, "wrong", pair_relation="hates")
     refused(box, plan(dataset=wrong), '"pair_relation" is "hates"', "no relation")
+    ends = [{"source": s, "name": n, "target": t, "edges": n + ".csv", "reverse_of": of}
+            for s, n, t, of in (("user", "likes", "item", "liked_by"),
+                                ("item", "liked_by", "user", "likes"))]  # fmt: skip
+    os.makedirs(box.path("few"))
+    box.write_json("few/graph.json", {"relations": ends, "types": [
+        {"name": "item", "features": "x.npy"}, {"name": "user", "count": 3}]})
+    np.save(box.path("few/x.npy"), np.ones((4, 2), np.float32))
+    for name in "likes", "liked_by":
+        open(box.path(f"few/{name}.csv"), "w").close()
+    box.sluice("import", "typed", "few", "-q", "--out", "none").ok()
+    refused(box, plan("task.relation=likes", dataset=box.path("none")), "no edge to learn from",
+            "wanted edges in its relation user -likes-> item or in train_edges.npy")
     split = box.sluice("split-edges", mixed(box), "--out", "split")
     refused(box, split, "found no relation", '--relation NAME', '"user -likes-> item"')
