@@ -48,13 +48,10 @@ struct making {
 // Of a row: of several types the mean, of those that have features.
 static uint64_t row_bytes_of(const struct sl_dataset *ds)
 {
-    uint64_t bytes = 0, n = 0;
-    for (uint32_t t = 0; t < ds->typed.n_types; t++) {
-        const struct sl_vertex_type *type = &ds->typed.type[t];
-        bytes += sl_type_feature_bytes(type);
-        n += type->feat_dim ? type->n : 0;
-    }
-    return n ? sl_div_up(bytes, n) : (uint64_t)ds->feat_dim * sl_dtype_bytes(ds->feat_dtype);
+    struct sl_dataset all = *ds;
+    all.shard.count = 0;
+    const uint64_t n = sl_dataset_feature_rows(&all);
+    return n ? sl_div_up(sl_features_bytes(&all), n) : 0;
 }
 
 static uint32_t tables_of(const struct making *m)
@@ -72,15 +69,6 @@ static uint64_t n_local_of(const struct making *m, uint32_t node)
 }
 
 // --- who has which features ----------------------------------------------------------------------
-
-// Of a node's data set, or of the whole one: rows that have features.
-static uint64_t feature_rows(const struct sl_dataset *ds)
-{
-    uint64_t n = 0;
-    for (uint32_t t = 0; t < ds->typed.n_types; t++)
-        n += ds->typed.type[t].feat_dim ? sl_dataset_type_rows(ds, &ds->typed.type[t]) : 0;
-    return ds->typed.n_types ? n : sl_dataset_rows(ds);
-}
 
 // The data set as that node has it.
 static const struct sl_dataset *dataset_of(struct making *m, uint32_t node)
@@ -220,7 +208,7 @@ static void note_node(struct making *m, uint32_t node, const struct sl_arena_spe
 {
     const struct sl_dataset *ds = dataset_of(m, node);
     m->out->node[node] = (struct sl_nodes_plan_node){
-        .feature_rows = feature_rows(ds),
+        .feature_rows = sl_dataset_feature_rows(ds),
         .feature_bytes = sl_features_bytes(ds),
         .arena_bytes = bytes,
         .cache_rows = arena->rows.n_slots,
@@ -363,7 +351,7 @@ static int count_node(struct making *m, uint32_t node, const struct sl_arena_spe
     const bool drive = sl_features_kinds[c.store.features].drive;
     struct sl_dataset all = *ds;
     all.shard.count = 0;
-    const uint64_t n = feature_rows(&all), elsewhere = n - feature_rows(ds);
+    const uint64_t n = sl_dataset_feature_rows(&all), elsewhere = n - sl_dataset_feature_rows(ds);
     double left = arena->rows.n_slots >= (drive ? n : elsewhere) ? (double)elsewhere : INFINITY;
     SL_TRY(sl_node_rows_count(&m->rows, node, arena, drive,
                               SL_MAX(BATCHES / PHASES / p->n_counted, 1u), count));

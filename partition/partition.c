@@ -178,15 +178,6 @@ static int find_place(struct sl_partition *p)
     return SL_OK;
 }
 
-// Vertices that have a row of features; of a plain data set all.
-static uint64_t rows_of(const struct sl_dataset *ds)
-{
-    uint64_t n = ds->typed.n_types ? 0 : ds->n_nodes;
-    for (uint32_t t = 0; t < ds->typed.n_types; t++)
-        n += ds->typed.type[t].feat_dim > 0 ? ds->typed.type[t].n : 0;
-    return n;
-}
-
 static int measure(struct work *w)
 {
     struct sl_partition *p = w->p;
@@ -195,7 +186,7 @@ static int measure(struct work *w)
     SL_TRY(sl_parts_cut(&w->task, w->part, &p->n_cut));
     p->n_edges = w->ds.n_edges;
     p->row_bytes = w->ds.feat_dim * sl_dtype_bytes(w->ds.feat_dtype);
-    p->n_rows = rows_of(&w->ds);
+    p->n_rows = sl_dataset_feature_rows(&w->ds);
     return sl_remote_rows_count(&w->task, w->part, &p->hops, p->seed, &p->rows);
 }
 

@@ -217,6 +217,8 @@ struct sl_feature_table {
 struct sl_feature_table sl_dataset_table(const struct sl_dataset *ds, uint32_t type);
 // That of vertex v (below n_nodes).
 struct sl_feature_table sl_dataset_table_of(const struct sl_dataset *ds, uint64_t v);
+// Rows that are here of vertices with features: of types of those with some, else of all.
+uint64_t sl_dataset_feature_rows(const struct sl_dataset *ds);
 // The most bytes that a row has; 0: nothing has features.
 uint64_t sl_dataset_widest_row(const struct sl_dataset *ds);
 

@@ -121,6 +121,14 @@ struct sl_feature_table sl_dataset_table_of(const struct sl_dataset *ds, uint64_
     return sl_dataset_table(ds, ds->typed.n_types ? sl_typed_type_of(&ds->typed, v) : 0);
 }
 
+uint64_t sl_dataset_feature_rows(const struct sl_dataset *ds)
+{
+    uint64_t n = ds->typed.n_types ? 0 : sl_dataset_rows(ds);
+    for (uint32_t t = 0; t < ds->typed.n_types; t++)
+        n += ds->typed.type[t].feat_dim ? sl_dataset_type_rows(ds, &ds->typed.type[t]) : 0;
+    return n;
+}
+
 uint64_t sl_dataset_widest_row(const struct sl_dataset *ds)
 {
     uint64_t widest = ds->typed.n_types ? 0 : ds->feat_dim * sl_dtype_bytes(ds->feat_dtype);

@@ -169,8 +169,8 @@ static void other_sum(void)
 {
     say_rows(", \"type_rows\": [15, 10, 4, 0, 5]", 35);
 }
-static void of_another_type(
-    void) // of types without features as many rows as of those that have some
+// Of types without features one row fewer, of those with some one more.
+static void of_another_type(void)
 {
     say_rows(", \"type_rows\": [15, 10, 3, 0, 6]", 34);
     write_npy("node_feat.field.npy", SL_DTYPE_F32, 2, (uint64_t[]){6, 1}, (float[6]){0});
@@ -183,7 +183,8 @@ static void no_authors(void)
 {
     unlink(in_dir("node_feat.author.npy"));
 }
-static void rows_by_part(void) // as of one type
+// As of one type.
+static void rows_by_part(void)
 {
     uint32_t rows[ALL];
     for (uint32_t v = 0; v < ALL; v++)

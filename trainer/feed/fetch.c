@@ -129,9 +129,12 @@ static int await_coming(struct sl_fetch *f, struct batch *b)
 static void warn_once(struct sl_fetch *f, const struct batch *b)
 {
     const uint64_t room = sl_row_cache_room(&f->cache.shape);
-    const uint64_t wanted =
-        sl_rows_cached_bytes(f->spec.dataset, b->block, b->near, f->spec.reader);
-    if (f->warned || wanted <= room)
+    const struct sl_dataset *ds = f->spec.dataset;
+    // Most mini-batches fit with all their rows, so those that are mapped here need not be counted.
+    if (f->warned || sl_rows_cached_bytes(ds, b->block, b->near, NULL) <= room)
+        return;
+    const uint64_t wanted = sl_rows_cached_bytes(ds, b->block, b->near, f->spec.reader);
+    if (wanted <= room)
         return;
     f->warned = true;
     sl_log_warn("store.cache: it has room for %llu MiB of rows, but a mini-batch has %llu: the "
