@@ -614,19 +614,22 @@ int sl_check_gemm_bias_act(const struct sl_gemm_bias_act_args *args, struct sl_m
     WANT((int)args->act >= SL_ACT_NONE && (int)args->act <= SL_ACT_LEAKY_RELU,
          "%d is no activation", (int)args->act);
     WANT(args->n <= UINT32_MAX, "%llu columns: wanted less than 2^32", (unsigned long long)args->n);
+    WANT(args->c || !args->c_bf16 || args->beta == 0.0f, "c is NULL and beta is %g: wanted 0",
+         (double)args->beta);
+    float *c = args->c ? args->c : (float *)(void *)args->c_bf16; // that there is one
     WANT(!args->c_bf16 || args->ldc_bf16 >= args->n, "rows of bf16 are %llu apart: wanted %llu",
          (unsigned long long)args->ldc_bf16, (unsigned long long)args->n);
     if (args->dropout.rate != 0.0f && args->n > 0) {
         WANT(args->ldc == args->n, "dropout of rows that are not dense");
-        SL_TRY(sl_check_dropout(args->c, args->m, (uint32_t)args->n, &args->dropout));
+        SL_TRY(sl_check_dropout(c, args->m, (uint32_t)args->n, &args->dropout));
     }
     if (args->k2 > 0)
         SL_TRY(sl_check_gemm(sl_precision_second(args->precision), SL_NO_TRANS, SL_TRANS, args->m,
                              args->n, args->k2, 1, args->a2, args->lda2, args->b2, args->ldb2,
-                             args->beta, args->c, args->ldc, ws));
+                             args->beta, c, args->ldc, ws));
     return sl_check_gemm(sl_precision_first(args->precision), SL_NO_TRANS, SL_TRANS, args->m,
-                         args->n, args->k, 1, args->a, args->lda, args->b, args->ldb, args->beta,
-                         args->c, args->ldc, ws);
+                         args->n, args->k, 1, args->a, args->lda, args->b, args->ldb, args->beta, c,
+                         args->ldc, ws);
 }
 
 int sl_check_weight_gradients(const struct sl_weight_gradients_args *args, struct sl_mempool *ws)

@@ -269,12 +269,12 @@ struct sl_gemm_bias_act_args {
     const void *a2, *b2; // (m, lda2), (n, ldb2)
     uint64_t lda2, ldb2;
     float beta;
-    float *c; // (m, ldc)
+    float *c; // (m, ldc), or NULL beside c_bf16 where beta is 0: nobody needs it as f32
     uint64_t ldc;
     const float *bias; // (n) or NULL
     enum sl_activation act;
     struct sl_dropout dropout; // where it is on, ldc is n
-    // On cores: what c becomes as bf16, too, as of bias_act_bf16; or NULL. GPUs refuse it.
+    // On cores: what c becomes as bf16, as of bias_act_bf16; or NULL. GPUs refuse it.
     uint16_t *c_bf16; // (m, ldc_bf16)
     uint64_t ldc_bf16;
 };

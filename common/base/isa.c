@@ -8,6 +8,8 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #endif
 
 static const char *const names[] = {"baseline", "avx2", "avx512", "amx"};
@@ -44,13 +46,13 @@ static int has_v4(void)
            __builtin_cpu_supports("avx512vl");
 }
 
-// Tiles and their bf16 products. That the system lets a process have the tiles is for the library
-// that uses them to ask.
+// Tiles and their bf16 products, if the system lets this process have the tiles (Linux 5.16).
 static int has_amx(void)
 {
-    enum { AMX_BF16 = 1 << 22, AMX_TILE = 1 << 24 };
+    enum { AMX_BF16 = 1 << 22, AMX_TILE = 1 << 24, REQUEST_STATE = 0x1023, TILE_DATA = 18 };
     unsigned a, b, c, d;
-    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & AMX_BF16) && (d & AMX_TILE);
+    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & AMX_BF16) && (d & AMX_TILE) &&
+           syscall(SYS_arch_prctl, REQUEST_STATE, TILE_DATA) == 0;
 }
 #endif
 

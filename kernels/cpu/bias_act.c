@@ -144,24 +144,33 @@ static void follow(const struct sl_cpu_epilogue *e, uint64_t row, uint64_t rows,
 }
 
 void sl_cpu_epilogue_apply(const struct sl_cpu_epilogue *e, uint64_t begin, uint64_t end,
-                           uint32_t first, uint32_t last)
+                           uint32_t first, uint32_t last, float *y, uint64_t ld)
 {
     const uint32_t width = last - first;
-    const uint64_t step = width == e->ld ? block_rows(width) : 1;
-    for (uint64_t row = begin; row < end; row += step)
-        follow(e, row, SL_MIN(step, end - row), first, width, e->y + row * e->ld + first);
+    const uint64_t step = width == ld && width == e->dim ? block_rows(width) : 1;
+    for (uint64_t row = begin; row < end; row += step, y += step * ld)
+        follow(e, row, SL_MIN(step, end - row), first, width, y);
 }
+
+// What follows y.
+struct rows {
+    const struct sl_cpu_epilogue *of;
+    float *y; // NULL where f32 is not wanted
+    uint64_t ld;
+    const float *x; // (rows, dim) what y is made of, or NULL: y
+};
 
 static void epilogue_rows(void *context, uint64_t begin, uint64_t end)
 {
-    const struct sl_cpu_epilogue *e = context;
-    sl_cpu_epilogue_apply(e, begin, end, 0, e->dim);
+    const struct rows *r = context;
+    sl_cpu_epilogue_apply(r->of, begin, end, 0, r->of->dim, r->y + begin * r->ld, r->ld);
 }
 
-void sl_cpu_epilogue_pass(const struct sl_cpu_epilogue *e, uint64_t rows)
+void sl_cpu_epilogue_pass(const struct sl_cpu_epilogue *e, uint64_t rows, float *y, uint64_t ld)
 {
+    struct rows r = {e, y, ld, NULL};
     if (e->bias || e->act != SL_ACT_NONE || e->dropout || e->rounded)
-        sl_cpu_parallel_range(rows, GRAIN_ELEMENTS / e->dim, 1, epilogue_rows, (void *)e);
+        sl_cpu_parallel_range(rows, GRAIN_ELEMENTS / e->dim, 1, epilogue_rows, &r);
 }
 
 int sl_cpu_bias_act(float *y, uint64_t rows, uint32_t dim, const float *bias,
@@ -169,20 +178,15 @@ int sl_cpu_bias_act(float *y, uint64_t rows, uint32_t dim, const float *bias,
 {
     SL_TRY(sl_check_bias_act(y, rows, dim, bias, act, dropout));
     const struct sl_cpu_epilogue e = {
-        y, dim, dim, bias, act, sl_cpu_dropout_is_on(dropout) ? dropout : NULL, NULL, 0};
-    sl_cpu_epilogue_pass(&e, rows);
+        dim, bias, act, sl_cpu_dropout_is_on(dropout) ? dropout : NULL, NULL, 0};
+    sl_cpu_epilogue_pass(&e, rows, y, dim);
     return SL_OK;
 }
 
-struct rounding {
-    struct sl_cpu_epilogue of; // y: NULL where f32 is not wanted
-    const float *x;
-};
-
 static void rounding_rows(void *context, uint64_t begin, uint64_t end)
 {
-    const struct rounding *r = context;
-    const struct sl_cpu_epilogue *e = &r->of;
+    const struct rows *r = context;
+    const struct sl_cpu_epilogue *e = r->of;
     const uint32_t dim = e->dim;
     const uint64_t step = block_rows(dim);
     float block[BLOCK_ELEMENTS];
@@ -192,8 +196,8 @@ static void rounding_rows(void *context, uint64_t begin, uint64_t end)
             const uint32_t width = SL_MIN(dim - first, (uint32_t)BLOCK_ELEMENTS);
             memcpy(block, r->x + at, rows * width * sizeof *block);
             follow(e, row, rows, first, width, block);
-            if (e->y)
-                memcpy(e->y + at, block, rows * width * sizeof *block);
+            if (r->y)
+                memcpy(r->y + at, block, rows * width * sizeof *block);
         }
 }
 
@@ -202,9 +206,9 @@ int sl_cpu_bias_act_bf16(const float *x, uint64_t rows, uint32_t dim, const floa
                          uint16_t *out, uint64_t ld)
 {
     SL_TRY(sl_check_bias_act_bf16(x, rows, dim, bias, act, dropout, y, out, ld));
-    struct rounding r = {
-        .of = {y, dim, dim, bias, act, sl_cpu_dropout_is_on(dropout) ? dropout : NULL, out, ld},
-        .x = x};
+    const struct sl_cpu_epilogue e = {
+        dim, bias, act, sl_cpu_dropout_is_on(dropout) ? dropout : NULL, out, ld};
+    struct rows r = {&e, y, dim, x};
     sl_cpu_parallel_range(rows, GRAIN_ELEMENTS / dim, 1, rounding_rows, &r);
     return SL_OK;
 }

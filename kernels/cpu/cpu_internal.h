@@ -82,10 +82,8 @@ void sl_cpu_philox_numbers(uint64_t seed, uint32_t word0, const uint32_t *positi
 // n numbers of bf16 as f32.
 void sl_cpu_widen(const uint16_t *x, uint64_t n, float *to);
 
-// What follows a result y (rows, dim), whoever made it.
+// What follows a result (rows, dim), whoever made it.
 struct sl_cpu_epilogue {
-    float *y;
-    uint64_t ld;
     uint32_t dim;
     const float *bias; // (dim) or NULL
     enum sl_activation act;
@@ -94,11 +92,11 @@ struct sl_cpu_epilogue {
     uint64_t rounded_ld;
 };
 
-// Rows begin .. end of columns first .. last, by the calling thread; all of `rows`, by all threads.
-// Bits do not depend on how y is cut.
+// Rows begin .. end of columns first .. last, which stand at `y`, by the calling thread; all of
+// y (rows, ld), by all threads. Bits do not depend on how y is cut.
 void sl_cpu_epilogue_apply(const struct sl_cpu_epilogue *e, uint64_t begin, uint64_t end,
-                           uint32_t first, uint32_t last);
-void sl_cpu_epilogue_pass(const struct sl_cpu_epilogue *e, uint64_t rows);
+                           uint32_t first, uint32_t last, float *y, uint64_t ld);
+void sl_cpu_epilogue_pass(const struct sl_cpu_epilogue *e, uint64_t rows, float *y, uint64_t ld);
 
 // What comes before the first reading of a gradient dy (rows, dim): bias_act_backward.
 struct sl_cpu_prologue {
@@ -130,14 +128,14 @@ static inline int sl_cpu_dropout_is_on(const struct sl_dropout *dropout)
     return dropout && dropout->rate > 0.0f;
 }
 
-// ---- gemm.c, gemm_blocks.c, gemm_list.c, gemm_amx.c, gemm_primitive.c --------------------------
+// ---- gemm.c, gemm_blocks.c, gemm_list.c ---------------------------------------------------------
 
 // How bf16 products are made; AUTO asks the processor. Set by tests and measurements.
 enum sl_cpu_bf16_path {
     SL_CPU_BF16_AUTO,
     SL_CPU_BF16_ROUNDED, // of f32 numbers that bf16 can hold
     SL_CPU_BF16_PAIRS,   // by the processor's instruction, where sl_isa_has_bf16()
-    SL_CPU_BF16_STRIPS,  // by oneDNN
+    SL_CPU_BF16_AMX,     // by that for whole tiles, where sl_isa() is SL_ISA_AMX
 };
 void sl_cpu_gemm_set_bf16_path(enum sl_cpu_bf16_path path);
 enum sl_cpu_bf16_path sl_cpu_gemm_bf16_path(void); // never AUTO
@@ -172,7 +170,7 @@ struct sl_cpu_gemm {
     uint64_t m, n;
     struct sl_cpu_operands of[2]; // a second one only where a is not transposed
     float alpha, beta;
-    float *c;
+    float *c; // NULL: what follows is all that is kept of it, as bf16; beta is 0 then
     uint64_t ldc;
     // Of c, applied while it is in the cache, or NULL; not where a is transposed.
     const struct sl_cpu_epilogue *after;
@@ -183,6 +181,8 @@ struct sl_cpu_gemm {
     int twin_bf16; // its b
 };
 
+// Whether c need not be kept: all of k is added to a block of rows before the next one.
+int sl_cpu_gemm_fits_blocks(enum sl_cpu_words words, const struct sl_cpu_gemm *g);
 // Bits depend on the operands alone.
 int sl_cpu_gemm_blocks(enum sl_cpu_words words, const struct sl_cpu_gemm *g, struct sl_mempool *ws);
 
@@ -195,20 +195,5 @@ struct sl_cpu_segments {
     uint64_t ldc;
 };
 void sl_cpu_gemm_add_segments(struct sl_cpu_segments *s);
-
-// The same as _blocks of operands rounded to bf16, by oneDNN.
-int sl_cpu_gemm_strips(const struct sl_cpu_gemm *g, struct sl_mempool *ws);
-
-// One product of dense bf16 operands with a dense f32 result, c = a b.
-struct sl_cpu_bf16_shape {
-    uint32_t m, n, k;
-    uint32_t a_trans, b_trans; // stored (k, m) and (n, k)
-};
-
-// SL_EUNSUPPORTED, without a message, when the library has no optimised code for this shape.
-int sl_cpu_gemm_primitive_find(const struct sl_cpu_bf16_shape *shape);
-// Computed by the calling thread alone.
-int sl_cpu_gemm_primitive(const struct sl_cpu_bf16_shape *shape, const uint16_t *a,
-                          const uint16_t *b, float *c);
 
 #endif

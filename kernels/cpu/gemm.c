@@ -1,6 +1,6 @@
 /*
  * Matrix products: gemm_blocks.c for f32, and for operands rounded to bf16: as pairs where the
- * processor multiplies such, as f32 numbers elsewhere. With AMX these go to gemm_amx.c.
+ * processor multiplies such, as f32 numbers elsewhere.
  *
  * An element's bits depend on its row of a, its column of b and k: not on the number of rows beside
  * it, nor on the number of threads.
@@ -32,7 +32,7 @@ enum sl_cpu_bf16_path sl_cpu_gemm_bf16_path(void)
         return (enum sl_cpu_bf16_path)path;
     if (!sl_isa_has_bf16())
         return SL_CPU_BF16_ROUNDED;
-    return sl_isa() >= SL_ISA_AMX ? SL_CPU_BF16_STRIPS : SL_CPU_BF16_PAIRS;
+    return sl_isa() >= SL_ISA_AMX ? SL_CPU_BF16_AMX : SL_CPU_BF16_PAIRS;
 }
 
 SL_SIMD_VOID(add_row, (float *to, const float *from, uint64_t n), (to, from, n))
@@ -66,29 +66,32 @@ SL_SIMD_VOID(clear_rows, (float *c, uint64_t m, uint64_t n, uint64_t ldc), (c, m
 static int multiply(enum sl_precision precision, struct sl_cpu_gemm *g, struct sl_mempool *ws)
 {
     const struct sl_mempool_mark before = sl_mempool_mark(ws);
-    const struct sl_cpu_epilogue *after = g->after;
-    const enum sl_cpu_bf16_path path = sl_cpu_gemm_bf16_path();
     if (g->m == 0 || g->n == 0)
         return SL_OK;
     if (g->of[0].k == 0) {
         g->of[0] = g->of[1];
         g->of[1].k = 0;
     }
-    if (g->of[0].k == 0 || g->alpha == 0.0f) {
+    enum sl_cpu_words words = SL_CPU_WORDS_F32;
+    if (sl_precision_kind(precision) == SL_PRECISION_BF16)
+        words = sl_cpu_gemm_bf16_path() == SL_CPU_BF16_ROUNDED ? SL_CPU_WORDS_ROUNDED
+                                                               : SL_CPU_WORDS_PAIRS;
+    const bool adds = g->of[0].k > 0 && g->alpha != 0.0f;
+    const bool lasts = !g->c && !(adds && sl_cpu_gemm_fits_blocks(words, g));
+    if (lasts)
+        g->c = sl_mempool_alloc(ws, g->m * g->ldc * sizeof *g->c);
+    if (lasts && !g->c)
+        return sl_fail(SL_ENOMEM, "gemm: no memory for %llu rows of sums",
+                       (unsigned long long)g->m);
+    int rc = SL_OK;
+    if (adds) {
+        rc = sl_cpu_gemm_blocks(words, g, ws);
+    } else {
         if (g->beta == 0.0f)
             clear_rows(g->c, g->m, g->n, g->ldc);
-        if (after)
-            sl_cpu_epilogue_pass(after, g->m);
-        return SL_OK;
+        if (g->after)
+            sl_cpu_epilogue_pass(g->after, g->m, g->c, g->ldc);
     }
-    int rc;
-    if (sl_precision_kind(precision) != SL_PRECISION_BF16)
-        rc = sl_cpu_gemm_blocks(SL_CPU_WORDS_F32, g, ws);
-    else if (path != SL_CPU_BF16_STRIPS)
-        rc = sl_cpu_gemm_blocks(
-            path == SL_CPU_BF16_PAIRS ? SL_CPU_WORDS_PAIRS : SL_CPU_WORDS_ROUNDED, g, ws);
-    else
-        rc = sl_cpu_gemm_strips(g, ws);
     sl_mempool_release(ws, before);
     return rc;
 }
@@ -129,8 +132,6 @@ int sl_cpu_gemm_bias_act(const struct sl_gemm_bias_act_args *args, struct sl_mem
 {
     SL_TRY(sl_check_gemm_bias_act(args, ws));
     const struct sl_cpu_epilogue after = {
-        .y = args->c,
-        .ld = args->ldc,
         .dim = (uint32_t)args->n,
         .bias = args->bias,
         .act = args->act,

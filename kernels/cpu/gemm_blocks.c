@@ -56,8 +56,8 @@
 #include "kernels/cpu/vector.h"
 
 enum {
-    // Multiples of every mr; their part of c stays in a cache: of the first level, or where packing
-    // a of them is to be worth it, of the second.
+    // In whole tiles; their part of c stays in a cache: of the first level, or where packing a of
+    // them is to be worth it, of the second.
     BLOCK_ROWS = 24,
     BLOCK_ROWS_TRANS = 240,
     BLOCK_ROWS_LISTED = 256, // so that a panel of b is read often enough
@@ -86,7 +86,7 @@ struct product {
     uint64_t parts_of[2], parts; // of k: of each, of both
     float alpha;
     int accumulate;
-    float *c;
+    float *c; // NULL: a block of it at a time, in the thread's scratch
     uint64_t ldc;
     const struct sl_cpu_epilogue *after;
     const struct sl_cpu_prologue *before;
@@ -95,8 +95,9 @@ struct product {
     // How threads divide c, in multiples of a tile.
     uint64_t part_rows, part_columns, parts_down, parts_across;
     uint64_t parts_at_once, block_columns, block_rows;
-    float *scratch; // for each thread `scratch_floats`: panels of b and its twin, then those of a
-    uint64_t scratch_floats, b_floats;
+    // For each thread: panels of b and its twin, those of a, a block of c.
+    float *scratch;
+    uint64_t scratch_floats, b_floats, a_floats;
     const struct product *twin; // of the same a, and cut where this one is; or NULL
 };
 
@@ -119,9 +120,15 @@ SL_INLINE void prefetch_rows(struct sl_cpu_rows x, uint64_t begin, uint64_t end,
 struct part {
     const struct sl_cpu_operands *of;
     uint64_t first, values; // of k
-    uint64_t words;
+    uint64_t words;         // that tiles take
     int listed;
 };
+
+// By AMX: k in whole lines, a as rows.
+SL_INLINE int in_lines(const struct product *p)
+{
+    return p->tiles->begin != NULL;
+}
 
 static struct part part_at(const struct product *p, uint64_t i)
 {
@@ -130,7 +137,9 @@ static struct part part_at(const struct product *p, uint64_t i)
     const uint64_t step = SL_TILE_K * p->per_word;
     const uint64_t first = (second ? i - p->parts_of[0] : i) * step;
     const uint64_t values = SL_MIN(of->k - first, step);
-    return (struct part){of, first, values, sl_div_up(values, p->per_word), p->listed[second]};
+    const uint64_t words = sl_div_up(values, p->per_word);
+    return (struct part){of, first, values, in_lines(p) ? sl_align_up(words, LINE) : words,
+                         p->listed[second]};
 }
 
 // Where the part begins in row `i` of a; in column `j` of b.
@@ -148,16 +157,34 @@ static struct sl_cpu_rows b_at(const struct product *p, const struct part *part,
                             p->b_trans ? j * ld + part->first : part->first * ld + j);
 }
 
+// Whether rows of a, which is not transposed, are words as they lie.
+static int lies_in_words(const struct product *p, const struct part *part)
+{
+    if (p->words != SL_CPU_WORDS_PAIRS)
+        return p->words == SL_CPU_WORDS_F32;
+    return part->of->a_bf16 && part->of->lda % 2 == 0 && part->values == 2 * part->words;
+}
+
 // One panel of a that is not transposed: rows as they are.
 static void pack_a_rows(const struct product *p, const struct part *part, uint64_t i0,
                         uint64_t rows, float *panel)
 {
+    const uint64_t packed = sl_div_up(part->values, p->per_word);
     for (uint64_t i = 0; i < p->tiles->mr; i++, panel += SL_TILE_A_STRIDE) {
+        const uint64_t words = i < rows ? packed : 0;
         if (i < rows)
             sl_cpu_gemm_pack_row(p->words, a_at(p, part, i0 + i), part->values, panel);
-        else
-            memset(panel, 0, part->words * sizeof *panel);
+        memset(panel + words, 0, (part->words - words) * sizeof *panel);
     }
+}
+
+static void pack_panels(const struct product *p, const struct part *part, int trans,
+                        struct sl_cpu_rows x, uint64_t columns, uint64_t width, float *panels)
+{
+    const uint64_t packed = sl_div_up(part->values, p->per_word), left = part->words - packed;
+    sl_cpu_gemm_pack(p->words, trans, x, part->values, columns, width, panels);
+    for (uint64_t j = 0; left > 0 && j < columns; j += width, panels += sl_cpu_panel_words(width))
+        memset(panels + packed * width, 0, left * width * sizeof *panels);
 }
 
 // ---- blocks -------------------------------------------------------------------------------------
@@ -167,13 +194,29 @@ struct block {
     const struct product *of;
     uint64_t m0, m1, n0, n1;
     uint64_t part0, part1; // of k
-    float *c;
+    float *whole;          // all of c, or NULL
+    float *c;              // rows m0 on of columns n0 on
     uint64_t ldc;
     int accumulate;
     float *a_panels, *b_panels;
     struct sl_cpu_list *list; // in a_panels
     int a_is_there;           // a_panels are made: by the twin
 };
+
+// Rows of a that is transposed.
+static void pack_a(const struct product *p, const struct block *block, const struct part *part)
+{
+    const struct sl_cpu_rows a = a_at(p, part, block->m0);
+    const uint64_t rows = block->m1 - block->m0;
+    if (!in_lines(p)) {
+        pack_panels(p, part, 0, a, rows, p->tiles->mr, block->a_panels);
+        return;
+    }
+    float *to = block->a_panels, *panel = to + sl_align_up(rows, LINE) * SL_TILE_A_STRIDE;
+    pack_panels(p, part, 0, a, rows, LINE, panel);
+    for (uint64_t i = 0; i < rows; i += LINE, panel += sl_cpu_panel_words(LINE))
+        sl_cpu_gemm_turn(panel, part->words, to + i * SL_TILE_A_STRIDE, SL_TILE_A_STRIDE);
+}
 
 // What tile `i` of `n` fetches of a later part: a line's width of some rows of an operand.
 static void fetch_next(const struct product *p, const struct block *block, uint64_t later,
@@ -209,16 +252,17 @@ static void set_rows(const struct product *p, const struct block *block, const s
 {
     const uint64_t mr = p->tiles->mr, next = i + mr;
     t->a = t->next = block->a_panels;
+    t->lda = SL_TILE_A_STRIDE;
     if (p->a_trans) {
-        t->a += (i - block->m0) / mr * sl_cpu_panel_words(mr);
+        t->a += in_lines(p) ? (i - block->m0) * SL_TILE_A_STRIDE
+                            : (i - block->m0) / mr * sl_cpu_panel_words(mr);
         return;
     }
-    if (t->rows == mr && p->words == SL_CPU_WORDS_F32) {
+    if (t->rows == mr && lies_in_words(p, part)) {
         t->a = a_at(p, part, i).p;
-        t->lda = part->of->lda;
+        t->lda = part->of->lda / p->per_word;
     } else {
         pack_a_rows(p, part, i, t->rows, block->a_panels);
-        t->lda = SL_TILE_A_STRIDE;
     }
     prefetch_rows(a_at(p, part, 0), next, SL_MIN(next + mr, p->m), part->values);
 }
@@ -266,7 +310,7 @@ static void multiply_listed(const struct product *p, const struct block *block, 
     t.fetches = sl_div_up(lines, t.rows * list->slices * sl_div_up(block->n1 - block->n0, nr));
     for (uint64_t j = block->n0; j < block->n1; j += nr, panels += sl_cpu_panel_words(nr)) {
         t.b = panels;
-        t.c = block->c + block->m0 * block->ldc + j;
+        t.c = block->c + (j - block->n0);
         t.columns = SL_MIN(nr, block->n1 - j);
         for (t.slice = 0; t.slice < list->slices; t.slice++)
             p->tiles->listed[(t.columns - 1) / p->tiles->lanes](&t);
@@ -281,7 +325,7 @@ static void multiply_part(const struct product *p, const struct block *block, ui
     const uint64_t mr = tiles->mr, nr = tiles->nr;
     const uint64_t across = sl_div_up(block->n1 - block->n0, nr);
     const uint64_t n_tiles = across * sl_div_up(block->m1 - block->m0, mr);
-    const int streams = p->a_trans && !p->b_trans && p->parts_at_once == 1;
+    const int streams = p->a_trans && !p->b_trans && p->parts_at_once == 1 && !in_lines(p);
     const struct part part = part_at(p, index);
     struct sl_cpu_tile t = {.k = part.words,
                             .ldc = block->ldc,
@@ -292,8 +336,7 @@ static void multiply_part(const struct product *p, const struct block *block, ui
         return;
     }
     if (p->a_trans && !block->a_is_there)
-        sl_cpu_gemm_pack(p->words, 0, a_at(p, &part, block->m0), part.values, block->m1 - block->m0,
-                         mr, block->a_panels);
+        pack_a(p, block, &part);
     uint64_t done = 0;
     for (uint64_t i = block->m0; i < block->m1; i += mr) {
         t.rows = SL_MIN(mr, block->m1 - i);
@@ -303,7 +346,7 @@ static void multiply_part(const struct product *p, const struct block *block, ui
             t.columns = SL_MIN(nr, block->n1 - j);
             t.b = p->b_packed ? panel : b_at(p, &part, j).p;
             t.ldb = p->b_packed ? nr : part.of->ldb;
-            t.c = block->c + i * block->ldc + j;
+            t.c = block->c + (i - block->m0) * block->ldc + (j - block->n0);
             if (streams)
                 fetch_next(p, block, index + 1, done++, n_tiles, &t);
             tiles->multiply[p->a_trans][(t.columns - 1) / tiles->lanes](&t);
@@ -323,9 +366,8 @@ static void pack_b(const struct block *block, uint64_t first, uint64_t end)
     float *panels = block->b_panels;
     for (uint64_t i = first; p->b_packed && i < end; i++, panels += panels_words(p)) {
         const struct part part = part_at(p, i);
-        sl_cpu_gemm_pack(p->words, p->b_trans, b_at(p, &part, block->n0), part.values,
-                         block->n1 - block->n0, part.listed ? p->tiles->listed_nr : p->tiles->nr,
-                         panels);
+        pack_panels(p, &part, p->b_trans, b_at(p, &part, block->n0), block->n1 - block->n0,
+                    part.listed ? p->tiles->listed_nr : p->tiles->nr, panels);
     }
 }
 
@@ -348,12 +390,14 @@ static void multiply_columns(struct block blocks[2], uint32_t n_blocks)
                 for (uint32_t b = 0; b < n_blocks; b++) {
                     struct block *block = &blocks[b];
                     block->m0 = row, block->m1 = row_end;
+                    if (block->whole)
+                        block->c = block->whole + row * block->ldc + block->n0;
                     multiply_part(block->of, block, i,
                                   block->b_panels + (i - first) * panels_words(block->of));
                 }
             if (p->after && end == part1)
                 sl_cpu_epilogue_apply(p->after, row, row_end, (uint32_t)blocks[0].n0,
-                                      (uint32_t)blocks[0].n1);
+                                      (uint32_t)blocks[0].n1, blocks[0].c, blocks[0].ldc);
         }
     }
 }
@@ -371,20 +415,20 @@ static struct block block_at(const struct product *p, uint64_t part)
                           .n1 = SL_MIN(n0 + p->part_columns, p->n),
                           .part0 = p->parts * segment / p->segments,
                           .part1 = p->parts * (segment + 1) / p->segments,
-                          .c = p->c,
-                          .ldc = p->ldc,
+                          .whole = p->c,
+                          .ldc = p->c ? p->ldc : p->block_columns,
                           .accumulate = p->accumulate};
     if (segment > 0) {
-        block.c = p->sums + (segment - 1) * p->m * p->n;
+        block.whole = p->sums + (segment - 1) * p->m * p->n;
         block.ldc = p->n;
         block.accumulate = 0;
     }
     return block;
 }
 
-static void multiply_rectangle(void *context, uint32_t part)
+static void multiply_blocks(const struct product *p, uint32_t part)
 {
-    const struct product *p = context, *const both[] = {p, p->twin};
+    const struct product *const both[] = {p, p->twin};
     float *scratch = p->scratch + (uint64_t)sl_cpu_thread_number() * p->scratch_floats;
     struct sl_cpu_list list;
     for (uint64_t at = 0;; at++) {
@@ -396,6 +440,7 @@ static void multiply_rectangle(void *context, uint32_t part)
             block.n1 = SL_MIN(block.n0 + both[i]->block_columns, block.n1);
             block.b_panels = i > 0 ? scratch + p->b_floats : scratch;
             block.a_panels = scratch + p->b_floats + (p->twin ? p->twin->b_floats : 0);
+            block.c = block.a_panels + p->a_floats;
             block.list = &list;
             block.a_is_there = n_blocks > 0;
             if (block.m0 < block.m1 && block.n0 < block.n1) // else the last band, or narrower
@@ -405,6 +450,16 @@ static void multiply_rectangle(void *context, uint32_t part)
             return;
         multiply_columns(blocks, n_blocks);
     }
+}
+
+static void multiply_rectangle(void *context, uint32_t part)
+{
+    const struct product *p = context;
+    if (p->tiles->begin)
+        p->tiles->begin();
+    multiply_blocks(p, part);
+    if (p->tiles->end)
+        p->tiles->end();
 }
 
 // ---- products -----------------------------------------------------------------------------------
@@ -452,7 +507,7 @@ static uint64_t panels_floats(uint64_t columns, uint64_t width)
 // What a becomes is as sparse as the output whose gradient it is.
 static int lists_pay(const struct product *p, const struct sl_cpu_operands *of)
 {
-    if (of->k == 0)
+    if (of->k == 0 || p->tiles->listed_nr == 0)
         return 0;
     struct sl_cpu_rows a = sl_cpu_rows_a(of);
     if (!p->a_trans)
@@ -520,11 +575,17 @@ static void multiply_band(struct product *p, uint64_t parts)
     }
 }
 
+int sl_cpu_gemm_fits_blocks(enum sl_cpu_words words, const struct sl_cpu_gemm *g)
+{
+    const uint64_t step = SL_TILE_K * sl_cpu_per_word(words);
+    return sl_div_up(g->of[0].k, step) + sl_div_up(g->of[1].k, step) <= PARTS_AT_ONCE;
+}
+
 int sl_cpu_gemm_blocks(enum sl_cpu_words words, const struct sl_cpu_gemm *g, struct sl_mempool *ws)
 {
     const uint64_t per_word = sl_cpu_per_word(words), m = g->m;
     struct product p = {
-        .tiles = sl_cpu_gemm_tiles(words),
+        .tiles = sl_cpu_gemm_tiles(words, sl_cpu_gemm_bf16_path() == SL_CPU_BF16_AMX),
         .words = words,
         .per_word = per_word,
         .a_trans = g->ta == SL_TRANS,
@@ -547,7 +608,8 @@ int sl_cpu_gemm_blocks(enum sl_cpu_words words, const struct sl_cpu_gemm *g, str
     p.listed[0] = lists_pay(&p, &g->of[0]);
     p.listed[1] = lists_pay(&p, &g->of[1]);
     const int lists = p.listed[0] || p.listed[1];
-    p.block_rows = lists ? BLOCK_ROWS_LISTED : p.a_trans ? BLOCK_ROWS_TRANS : BLOCK_ROWS;
+    p.block_rows = p.a_trans ? BLOCK_ROWS_TRANS : BLOCK_ROWS;
+    p.block_rows = lists ? BLOCK_ROWS_LISTED : sl_div_up(p.block_rows, mr) * mr;
     uint64_t band = m;
     if (p.segments > 1) {
         band = SL_MIN(SL_MAX(SUMS_FLOATS / ((p.segments - 1) * n), mr), m);
@@ -560,7 +622,8 @@ int sl_cpu_gemm_blocks(enum sl_cpu_words words, const struct sl_cpu_gemm *g, str
     const uint64_t rectangles = divide(&p), parts = rectangles * p.segments;
     SL_TRY(place_before(&p, g->before, rectangles * sl_div_up(m, band), ws));
     const uint64_t threads = SL_MIN((uint64_t)sl_cpu_threads(), parts);
-    p.parts_at_once = p.part_rows > MANY_ROWS ? SL_MIN(p.parts, (uint64_t)PARTS_AT_ONCE) : 1;
+    p.parts_at_once =
+        !p.c || p.part_rows > MANY_ROWS ? SL_MIN(p.parts, (uint64_t)PARTS_AT_ONCE) : 1;
     cut_columns(&p);
     struct product twin = {0};
     if (g->twin.n > 0) {
@@ -568,12 +631,17 @@ int sl_cpu_gemm_blocks(enum sl_cpu_words words, const struct sl_cpu_gemm *g, str
         p.twin = &twin;
     }
     const uint64_t rows = SL_MIN(band, p.block_rows);
-    uint64_t a_floats =
-        p.a_trans ? sl_div_up(rows, mr) * sl_cpu_panel_words(mr) : mr * SL_TILE_A_STRIDE;
+    p.a_floats = panels_floats(rows, mr);
+    if (!p.a_trans)
+        p.a_floats = mr * SL_TILE_A_STRIDE;
+    else if (in_lines(&p))
+        p.a_floats = sl_align_up(rows, LINE) * SL_TILE_A_STRIDE + panels_floats(rows, LINE);
     if (lists)
-        a_floats = SL_MAX(a_floats, sl_cpu_gemm_list_floats(p.a_trans, p.block_rows) +
-                                        p.block_rows * p.tiles->listed_nr);
-    p.scratch_floats = sl_align_up(p.b_floats + twin.b_floats + a_floats, LINE);
+        p.a_floats = SL_MAX(p.a_floats, sl_cpu_gemm_list_floats(p.a_trans, p.block_rows) +
+                                            p.block_rows * p.tiles->listed_nr);
+    p.a_floats = sl_align_up(p.a_floats, LINE);
+    const uint64_t c_floats = p.c ? 0 : p.block_rows * p.block_columns;
+    p.scratch_floats = sl_align_up(p.b_floats + twin.b_floats + p.a_floats + c_floats, LINE);
     p.scratch = sl_mempool_alloc(ws, threads * p.scratch_floats * sizeof *p.scratch);
     if (!p.scratch)
         return sl_fail(SL_ENOMEM, "gemm: no memory for %llu KiB of packed operands",

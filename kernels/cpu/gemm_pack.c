@@ -206,23 +206,6 @@ SL_SIMD_VOID(join_rows_of_k,
 
 // ---- both ---------------------------------------------------------------------------------------
 
-SL_SIMD_VOID(round_row_by_steps, (const float *restrict x, uint64_t n, uint16_t *restrict to),
-             (x, n, to))
-{
-    for (uint64_t i = 0; i < n; i++)
-        to[i] = sl_float_to_bf16(x[i]);
-}
-
-void sl_cpu_round_row(const float *x, uint64_t n, uint64_t padded, uint16_t *to)
-{
-    if (sl_isa_has_bf16()) {
-        round_row(x, n, padded, to);
-        return;
-    }
-    round_row_by_steps(x, n, to);
-    memset(to + n, 0, (padded - n) * sizeof *to);
-}
-
 void sl_cpu_gemm_pack_row(enum sl_cpu_words words, struct sl_cpu_rows x, uint64_t k, float *to)
 {
     if (words == SL_CPU_WORDS_PAIRS && !x.bf16) {

@@ -158,9 +158,12 @@ TILES(plain, , v4, v4, 4, 6, 1)
 TILES(plain, , v4, v4, 4, 6, 2)
 ALL_LISTED(plain, , v4, v4, 4)
 static const struct sl_cpu_tiles plain = {
-    6,  4,
-    8,  {{plain_rows_1, plain_rows_2}, {plain_trans_1, plain_trans_2}},
-    16, {plain_listed_1, plain_listed_2, plain_listed_3, plain_listed_4}};
+    .mr = 6,
+    .lanes = 4,
+    .nr = 8,
+    .multiply = {{plain_rows_1, plain_rows_2}, {plain_trans_1, plain_trans_2}},
+    .listed_nr = 16,
+    .listed = {plain_listed_1, plain_listed_2, plain_listed_3, plain_listed_4}};
 
 #if defined(__x86_64__)
 #define AVX2   __attribute__((target("arch=x86-64-v3")))
@@ -221,44 +224,51 @@ TILES(avx2, AVX2, v8, v8, 8, 6, 1)
 TILES(avx2, AVX2, v8, v8, 8, 6, 2)
 ALL_LISTED(avx2, AVX2, v8, v8, 8)
 static const struct sl_cpu_tiles avx2 = {
-    6,  8,
-    16, {{avx2_rows_1, avx2_rows_2}, {avx2_trans_1, avx2_trans_2}},
-    32, {avx2_listed_1, avx2_listed_2, avx2_listed_3, avx2_listed_4}};
+    .mr = 6,
+    .lanes = 8,
+    .nr = 16,
+    .multiply = {{avx2_rows_1, avx2_rows_2}, {avx2_trans_1, avx2_trans_2}},
+    .listed_nr = 32,
+    .listed = {avx2_listed_1, avx2_listed_2, avx2_listed_3, avx2_listed_4}};
 
 TILES(avx512, AVX512, v16, v16, 16, 8, 1)
 TILES(avx512, AVX512, v16, v16, 16, 8, 2)
 TILES(avx512, AVX512, v16, v16, 16, 8, 3)
 ALL_LISTED(avx512, AVX512, v16, v16, 16)
 static const struct sl_cpu_tiles avx512 = {
-    8,
-    16,
-    48,
-    {{avx512_rows_1, avx512_rows_2, avx512_rows_3},
-     {avx512_trans_1, avx512_trans_2, avx512_trans_3}},
-    64,
-    {avx512_listed_1, avx512_listed_2, avx512_listed_3, avx512_listed_4}};
+    .mr = 8,
+    .lanes = 16,
+    .nr = 48,
+    .multiply = {{avx512_rows_1, avx512_rows_2, avx512_rows_3},
+                 {avx512_trans_1, avx512_trans_2, avx512_trans_3}},
+    .listed_nr = 64,
+    .listed = {avx512_listed_1, avx512_listed_2, avx512_listed_3, avx512_listed_4}};
 
 TILES(pairs, AVX512_BF16, v16, pairs, 16, 8, 1)
 TILES(pairs, AVX512_BF16, v16, pairs, 16, 8, 2)
 TILES(pairs, AVX512_BF16, v16, pairs, 16, 8, 3)
 ALL_LISTED(pairs, AVX512_BF16, v16, pairs, 16)
 static const struct sl_cpu_tiles avx512_pairs = {
-    8,  16,
-    48, {{pairs_rows_1, pairs_rows_2, pairs_rows_3}, {pairs_trans_1, pairs_trans_2, pairs_trans_3}},
-    64, {pairs_listed_1, pairs_listed_2, pairs_listed_3, pairs_listed_4}};
+    .mr = 8,
+    .lanes = 16,
+    .nr = 48,
+    .multiply = {{pairs_rows_1, pairs_rows_2, pairs_rows_3},
+                 {pairs_trans_1, pairs_trans_2, pairs_trans_3}},
+    .listed_nr = 64,
+    .listed = {pairs_listed_1, pairs_listed_2, pairs_listed_3, pairs_listed_4}};
 #endif
 
-const struct sl_cpu_tiles *sl_cpu_gemm_tiles(enum sl_cpu_words words)
+const struct sl_cpu_tiles *sl_cpu_gemm_tiles(enum sl_cpu_words words, int amx)
 {
 #if defined(__x86_64__)
     if (words == SL_CPU_WORDS_PAIRS)
-        return &avx512_pairs;
+        return amx ? &sl_cpu_gemm_amx : &avx512_pairs;
     if (sl_isa() >= SL_ISA_AVX512)
         return &avx512;
     if (sl_isa() >= SL_ISA_AVX2)
         return &avx2;
 #else
-    (void)words;
+    (void)words, (void)amx;
 #endif
     return &plain;
 }

@@ -96,12 +96,17 @@ struct sl_cpu_tiles {
     uint32_t mr, lanes, nr;
     // [a is transposed][vectors of columns - 1]
     void (*multiply[2][SL_TILE_VECTORS_MAX])(const struct sl_cpu_tile *t);
-    uint32_t listed_nr; // columns of a panel for lists
+    uint32_t listed_nr; // columns of a panel for lists; 0 = none
     void (*listed[SL_LIST_VECTORS_MAX])(const struct sl_cpu_listed *t);
+    // Before a thread's first tile and behind its last one. Tiles that have them (AMX) take k in
+    // whole lines of words, zeros behind the last, and a as rows whichever way it lies.
+    void (*begin)(void), (*end)(void);
 };
 
-// Those of the instruction set in use (common/base/isa.h).
-const struct sl_cpu_tiles *sl_cpu_gemm_tiles(enum sl_cpu_words words);
+// Those of the instruction set in use (common/base/isa.h); amx: of pairs those for AMX.
+const struct sl_cpu_tiles *sl_cpu_gemm_tiles(enum sl_cpu_words words, int amx);
+
+extern const struct sl_cpu_tiles sl_cpu_gemm_amx; // gemm_amx.c
 
 // ---- gemm_pack.c --------------------------------------------------------------------------------
 
@@ -129,8 +134,8 @@ void sl_cpu_gemm_pack(enum sl_cpu_words words, int trans, struct sl_cpu_rows x, 
 // One row of k values as words, those of x from its begin on.
 void sl_cpu_gemm_pack_row(enum sl_cpu_words words, struct sl_cpu_rows x, uint64_t k, float *to);
 
-// to[0 .. n) = x as bf16, then zeros up to `padded`.
-void sl_cpu_round_row(const float *x, uint64_t n, uint64_t padded, uint16_t *to);
+// A packed panel of SL_TILE_LINE columns as rows of words, `ld` words apart.
+void sl_cpu_gemm_turn(const float *panel, uint64_t words, float *rows, uint64_t ld);
 
 // ---- gemm_list.c --------------------------------------------------------------------------------
 

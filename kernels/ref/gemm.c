@@ -50,21 +50,23 @@ int sl_ref_gemm(enum sl_precision precision, enum sl_transpose ta, enum sl_trans
 int sl_ref_gemm_bias_act(const struct sl_gemm_bias_act_args *args, struct sl_mempool *ws)
 {
     SL_TRY(sl_check_gemm_bias_act(args, ws));
+    float *c = args->c ? args->c : sl_mempool_alloc(ws, args->m * args->ldc * sizeof *c);
+    if (!c && args->m > 0)
+        return sl_fail(SL_ENOMEM, "gemm: no memory for %llu rows", (unsigned long long)args->m);
     SL_TRY(sl_ref_gemm(sl_precision_first(args->precision), SL_NO_TRANS, SL_TRANS, args->m, args->n,
-                       args->k, 1, args->a, args->lda, args->b, args->ldb, args->beta, args->c,
-                       args->ldc, ws));
+                       args->k, 1, args->a, args->lda, args->b, args->ldb, args->beta, c, args->ldc,
+                       ws));
     if (args->k2 > 0)
         SL_TRY(sl_ref_gemm(sl_precision_second(args->precision), SL_NO_TRANS, SL_TRANS, args->m,
-                           args->n, args->k2, 1, args->a2, args->lda2, args->b2, args->ldb2, 1,
-                           args->c, args->ldc, ws));
+                           args->n, args->k2, 1, args->a2, args->lda2, args->b2, args->ldb2, 1, c,
+                           args->ldc, ws));
     const uint64_t rows = args->ldc == args->n ? args->m : 1;
     for (uint64_t i = 0; args->n > 0 && i < args->m; i += rows)
-        SL_TRY(sl_ref_bias_act(args->c + i * args->ldc, rows, (uint32_t)args->n, args->bias,
-                               args->act, &args->dropout));
+        SL_TRY(sl_ref_bias_act(c + i * args->ldc, rows, (uint32_t)args->n, args->bias, args->act,
+                               &args->dropout));
     for (uint64_t i = 0; args->c_bf16 && args->n > 0 && i < args->m; i++)
-        SL_TRY(sl_ref_bias_act_bf16(args->c + i * args->ldc, 1, (uint32_t)args->n, NULL,
-                                    SL_ACT_NONE, NULL, NULL, args->c_bf16 + i * args->ldc_bf16,
-                                    args->ldc_bf16));
+        SL_TRY(sl_ref_bias_act_bf16(c + i * args->ldc, 1, (uint32_t)args->n, NULL, SL_ACT_NONE,
+                                    NULL, NULL, args->c_bf16 + i * args->ldc_bf16, args->ldc_bf16));
     return SL_OK;
 }
 

@@ -1,6 +1,5 @@
-// gemm: all precisions and ways in which operands are stored, all orientations, sizes around the
-// tiles' borders; and that an element's bits depend on the operands alone, with each instruction
-// set of the processor.
+// gemm: all precisions, storages and orientations, sizes around the tiles' borders; and that an
+// element's bits depend on the operands alone, with each instruction set of the processor.
 #include "tests/kernels/harness.h"
 
 #include <math.h>
@@ -10,6 +9,12 @@
 #include "common/base/error.h"
 #include "common/base/isa.h"
 #include "kernels/cpu/cpu_internal.h"
+
+// Below this are the ways of bf16 that the processor has, within the limit on its instructions.
+static int bf16_paths(void)
+{
+    return sl_isa_has_bf16() ? SL_CPU_BF16_AMX + (sl_isa() >= SL_ISA_AMX) : SL_CPU_BF16_PAIRS;
+}
 
 struct shape {
     enum sl_precision precision;
@@ -27,10 +32,8 @@ static int call(struct suite *t, const struct sl_kernels *kernels, const struct 
                          s->beta, c, s->n + s->pad, t_ws(t, kernels));
 }
 
-/*
- * What a second result's address is off by: on a GPU whole vectors only, since the library there
- * chooses by alignment to 16 bytes, and c of a pool is always aligned to them.
- */
+// What a second result's address is off by: on a GPU whole vectors only, since the library there
+// chooses by alignment to 16 bytes, and c of a pool is always aligned to them.
 static size_t random_skew(struct suite *t)
 {
     return t_random_below(t, 8) * (t->device->is_host ? 4 : 16);
@@ -57,8 +60,9 @@ static double allowed_error(const struct suite *t, enum sl_precision precision, 
 
 static void compare(struct suite *t, struct shape s)
 {
-    static const char *const paths[] = {"auto", "rounded", "pairs", "strips"};
-    static const char *const precisions[] = {"f32", "bf16", "tf32"};
+    static const char *const paths[] = {"auto", "rounded", "pairs", "amx"}, *const precisions[] = {
+                                                                                "f32", "bf16",
+                                                                                "tf32"};
     if (!t_affords(t, (double)s.m * (double)s.n * (double)s.k / 8))
         return;
     t_begin(t, "gemm %s %c%c m=%llu n=%llu k=%llu alpha=%g beta=%g pad=%u path=%s",
@@ -74,10 +78,9 @@ static void compare(struct suite *t, struct shape s)
         s.beta == 0.0f ? t_alloc(t, count * sizeof(float), 0) : t_random_floats(t, count);
     float *want = t_copy(t, before, count * sizeof(float), 0);
     t_expect_ok(t, call(t, t->ref, &s, a, lda, b, ldb, want), "ref");
-    // The reference does not round to tf32. Rounding changes an operand by 2^-11 of it at most: six
-    // standard deviations of such a sum are 1e-3 sqrt(k). The library may leave operands as they
-    // are, and tensor cores ignore their low 13 bits (wgmma, .tf32): cut off, that is twice as
-    // much.
+    // The reference does not round to tf32, which changes an operand by 2^-11 of it at most: six
+    // standard deviations of such a sum are 1e-3 sqrt(k). Tensor cores may ignore the low 13 bits
+    // (wgmma, .tf32): twice as much.
     double absolute = allowed_error(t, s.precision, s.k);
     if (s.precision == SL_PRECISION_TF32)
         absolute += 2e-3 * sqrt((double)s.k);
@@ -239,7 +242,7 @@ static void stored_gemm(struct suite *t, struct shape s)
 static void stored_operands(struct suite *t)
 {
     static const uint64_t sizes[][3] = {
-        {1, 1, 1}, {17, 64, 31}, {64, 65, 128}, {129, 8, 257}, {40, 40, 1100}};
+        {1, 1, 1}, {17, 64, 31}, {64, 65, 128}, {129, 8, 257}, {40, 40, 1088}};
     for (size_t i = 0; i < SL_COUNT_OF(sizes); i++)
         for (int trans = 0; trans < 4; trans++)
             stored_gemm(t, (struct shape){.ta = trans & 1,
@@ -249,7 +252,7 @@ static void stored_operands(struct suite *t)
                                           .k = sizes[i][2],
                                           .alpha = i == 2 ? 0.5f : 1.0f,
                                           .beta = (float)(i & 1),
-                                          .pad = i == 1 ? 3 : 0});
+                                          .pad = i == 1 || i == 2 ? 3 : 0});
 }
 
 // Pairs of bf16 as they lie, which are moved without the instruction that multiplies them: by
@@ -489,9 +492,6 @@ void test_gemm(struct suite *t)
 {
     if (t->device->is_host) {
         t_each_isa(t, bits_of_each_precision);
-        sl_cpu_gemm_set_bf16_path(SL_CPU_BF16_STRIPS); // which only AMX takes by itself
-        bits(t, SL_PRECISION_BF16);
-        sl_cpu_gemm_set_bf16_path(SL_CPU_BF16_AUTO);
         bands_have_their_bits(t);
     }
     degenerate(t);
@@ -502,14 +502,12 @@ void test_gemm(struct suite *t)
         joined_pairs(t);
     sizes(t, SL_PRECISION_F32);
     compare(t, (struct shape){SL_PRECISION_F32, 1, 0, 64, 47, 20000, 1, 1, 0});
-    static const enum sl_cpu_bf16_path paths[] = {SL_CPU_BF16_ROUNDED, SL_CPU_BF16_STRIPS,
-                                                  SL_CPU_BF16_PAIRS};
-    // The paths are the processor's; a GPU has tf32 instead.
-    size_t n_paths = t->device->is_host ? SL_COUNT_OF(paths) - !sl_isa_has_bf16() : 1;
     if (!t->device->is_host)
         sizes(t, SL_PRECISION_TF32);
-    for (size_t i = 0; i < n_paths; i++) {
-        sl_cpu_gemm_set_bf16_path(paths[i]);
+    // The paths are the processor's.
+    const int paths = t->device->is_host ? bf16_paths() : SL_CPU_BF16_ROUNDED + 1;
+    for (int path = SL_CPU_BF16_ROUNDED; path < paths; path++) {
+        sl_cpu_gemm_set_bf16_path((enum sl_cpu_bf16_path)path);
         rounding(t);
         sizes(t, SL_PRECISION_BF16);
         if (t->device->is_host)
@@ -543,12 +541,13 @@ static int one_after_the_other(struct suite *t, struct sl_gemm_bias_act_args arg
                             &whole.dropout);
 }
 
-// What is rounded beside c is c, rounded; what is behind its columns stays.
+// What is rounded beside c, or without it, is c, rounded; what is behind its columns stays.
 static void compare_rounded(struct suite *t, struct sl_gemm_bias_act_args args)
 {
     const uint64_t ld = args.ldc_bf16 = args.n + t_random_below(t, 9);
     uint16_t *got = args.c_bf16 = t_alloc(t, args.m * ld * sizeof *got, t_random_below(t, 4) * 2);
     uint16_t *want = t_copy(t, got, args.m * ld * sizeof *got, 0);
+    uint16_t *alone = t_copy(t, got, args.m * ld * sizeof *got, t_random_below(t, 4) * 2);
     t_expect_ok(t, t->dev->gemm_bias_act(&args, t_ws(t, t->dev)), "dev, c as bf16 too");
     for (uint64_t i = 0; args.n > 0 && i < args.m; i++)
         t_expect_ok(t,
@@ -556,6 +555,12 @@ static void compare_rounded(struct suite *t, struct sl_gemm_bias_act_args args)
                                           SL_ACT_NONE, NULL, NULL, want + i * ld, ld),
                     "rounded");
     t_same_bits(t, "c as bf16", got, want, args.m * ld * sizeof *got);
+    if (args.beta != 0.0f)
+        return;
+    args.c = NULL, args.c_bf16 = alone;
+    t_expect_ok(t, t->dev->gemm_bias_act(&args, t_ws(t, t->dev)), "dev, c as bf16 alone");
+    t_same_bits(t, "c as bf16 alone", alone, want, args.m * ld * sizeof *got);
+    t_expect_ok(t, t->ref->gemm_bias_act(&args, &t->ws), "ref, c as bf16 alone");
 }
 
 static void compare_fused(struct suite *t, struct sl_gemm_bias_act_args args, bool biased)
@@ -682,16 +687,16 @@ void test_gemm_bias_act(struct suite *t)
     wide.dropout = (struct sl_dropout){.rate = 0.3f, .seed = 9, .layer = 1};
     for (wide.act = SL_ACT_NONE; wide.act <= SL_ACT_LEAKY_RELU; wide.act++)
         compare_fused(t, wide, wide.act != SL_ACT_ELU);
-    // So many rows that several parts of both are met at once: in f32, in bf16, and by the library.
-    for (int i = 0; i < 3; i++) {
+    // So many rows that several parts of both are met at once: in f32, and in bf16 in each way.
+    for (int path = SL_CPU_BF16_AUTO; path < bf16_paths(); path++) {
         struct sl_gemm_bias_act_args args = {.m = 1500, .n = 49, .k = 600, .k2 = 2500};
         args.act = SL_ACT_RELU;
         args.dropout = (struct sl_dropout){.rate = 0.5f, .seed = 3};
-        args.precision = i > 0 ? SL_PRECISION_BF16 : SL_PRECISION_F32;
+        args.precision = path != SL_CPU_BF16_AUTO ? SL_PRECISION_BF16 : SL_PRECISION_F32;
         args.lda = args.ldb = args.k;
         args.lda2 = args.ldb2 = args.k2;
         args.ldc = args.n;
-        sl_cpu_gemm_set_bf16_path(i == 2 ? SL_CPU_BF16_STRIPS : SL_CPU_BF16_AUTO);
+        sl_cpu_gemm_set_bf16_path((enum sl_cpu_bf16_path)path);
         compare_fused(t, args, true);
     }
     sl_cpu_gemm_set_bf16_path(SL_CPU_BF16_AUTO);
@@ -710,6 +715,10 @@ void test_gemm_bias_act(struct suite *t)
     struct sl_gemm_bias_act_args bad = good;
     bad.beta = 2;
     t_expect_code(t, t->dev->gemm_bias_act(&bad, t_ws(t, t->dev)), SL_EINVAL, "beta 2");
+    bad = good, bad.c = NULL;
+    t_expect_code(t, t->dev->gemm_bias_act(&bad, t_ws(t, t->dev)), SL_EINVAL, "c NULL");
+    bad.beta = 1, bad.c_bf16 = (uint16_t *)(void *)x, bad.ldc_bf16 = 2;
+    t_expect_code(t, t->dev->gemm_bias_act(&bad, t_ws(t, t->dev)), SL_EINVAL, "c NULL, beta 1");
     bad = good, bad.ldc = 1;
     t_expect_code(t, t->dev->gemm_bias_act(&bad, t_ws(t, t->dev)), SL_EINVAL, "ldc 1");
     bad = good, bad.act = (enum sl_activation)9;
@@ -843,9 +852,7 @@ static void gradients_in(struct suite *t, enum sl_precision precision)
 static void gradients(struct suite *t)
 {
     gradients_in(t, SL_PRECISION_F32);
-    for (int path = SL_CPU_BF16_AUTO; path <= SL_CPU_BF16_STRIPS; path++) {
-        if (path == SL_CPU_BF16_PAIRS && !sl_isa_has_bf16())
-            continue;
+    for (int path = SL_CPU_BF16_AUTO; path < bf16_paths(); path++) {
         sl_cpu_gemm_set_bf16_path((enum sl_cpu_bf16_path)path);
         gradients_in(t, SL_PRECISION_BF16);
     }
@@ -869,10 +876,7 @@ void test_weight_gradients(struct suite *t)
     blocks.of[0].n = blocks.of[0].ldb = blocks.of[0].ldc = 700;
     blocks.of[1].n = blocks.of[1].ldb = blocks.of[1].ldc = 300;
     compare_gradients(t, blocks, 8);
-    // The same in bf16, of more columns than a strip's tile has.
-    for (int path = SL_CPU_BF16_AUTO; path <= SL_CPU_BF16_STRIPS && t->device->is_host; path++) {
-        if (path == SL_CPU_BF16_PAIRS && !sl_isa_has_bf16())
-            continue;
+    for (int path = SL_CPU_BF16_AUTO; path < bf16_paths() && t->device->is_host; path++) {
         sl_cpu_gemm_set_bf16_path((enum sl_cpu_bf16_path)path);
         blocks.precision = SL_PRECISION_BF16;
         blocks.of[0].n = blocks.of[0].ldb = blocks.of[0].ldc = 1100;

@@ -56,17 +56,17 @@ static void gemm_case(struct perf *p, const char *what, uint64_t m, uint64_t n, 
     f32.a = perf_floats(p, m * k);
     f32.b = perf_floats(p, k * n);
     f32.c = perf_alloc(p, m * n * sizeof(float));
-    struct gemm bf16 = f32, rounded = f32, strips = f32;
-    bf16.precision = rounded.precision = strips.precision = SL_PRECISION_BF16;
+    struct gemm bf16 = f32, rounded = f32, pairs = f32;
+    bf16.precision = rounded.precision = pairs.precision = SL_PRECISION_BF16;
     rounded.path = SL_CPU_BF16_ROUNDED;
-    strips.path = SL_CPU_BF16_STRIPS;
+    pairs.path = SL_CPU_BF16_PAIRS;
     double flops = 2.0 * (double)m * (double)n * (double)k;
     struct perf_run runs[] = {
         {"dnnl_sgemm", run_sgemm, &f32, flops, "GFLOP/s", 1e9, NULL, 0},
         {"gemm f32", run_gemm, &f32, flops, "GFLOP/s", 1e9, "dnnl_sgemm", 0},
         {"gemm bf16", run_gemm, &bf16, flops, "GFLOP/s", 1e9, "dnnl_sgemm", 0},
         {"gemm bf16, operands rounded", run_gemm, &rounded, flops, "GFLOP/s", 1e9, "dnnl_sgemm", 0},
-        {"gemm bf16, oneDNN in strips", run_gemm, &strips, flops, "GFLOP/s", 1e9, "dnnl_sgemm", 0},
+        {"gemm bf16, pairs", run_gemm, &pairs, flops, "GFLOP/s", 1e9, "dnnl_sgemm", 0},
     };
     perf_measure(p, runs, SL_COUNT_OF(runs), "gemm: %s, %llu x %llu x %llu %c%c", what,
                  (unsigned long long)m, (unsigned long long)n, (unsigned long long)k,
