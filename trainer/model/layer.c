@@ -498,18 +498,26 @@ int sl_layer_aggregate_backward(const struct sl_layer_env *env, const struct sl_
     return env->kernels->aggregate(&args);
 }
 
+int sl_layer_output(const struct sl_layer_env *env, const struct sl_layer *layer,
+                    const struct sl_layer_epilogue *after, struct sl_layer_tape *tape)
+{
+    tape->y = NULL;
+    if (after->offered && after->rounded)
+        return SL_OK;
+    tape->y = sl_layer_floats(env, (uint64_t)tape->hop.csr.n_dst * layer->d_out);
+    return tape->y ? SL_OK : SL_ENOMEM;
+}
+
 int sl_layer_propagate(const struct sl_layer_env *env, const struct sl_layer *layer,
                        const float *weight, const float *own, bool input_gradient,
                        struct sl_layer_epilogue *after, struct sl_layer_tape *tape)
 {
     const struct sl_csr_view *csr = &tape->hop.csr;
-    tape->y = sl_layer_floats(env, (uint64_t)csr->n_dst * layer->d_out);
-    if (!tape->y)
-        return SL_ENOMEM;
     if (sl_layer_transform_first(layer, csr, input_gradient)) {
         tape->aggregated = NULL;
+        tape->y = sl_layer_floats(env, (uint64_t)csr->n_dst * layer->d_out);
         float *z = sl_layer_floats(env, (uint64_t)csr->n_src * layer->d_out);
-        if (!z)
+        if (!z || !tape->y)
             return SL_ENOMEM;
         SL_TRY(sl_layer_widen(env, layer, csr->n_src, tape));
         const struct sl_layer_term first[2] = {sl_layer_source(layer, tape, weight)};
@@ -521,6 +529,7 @@ int sl_layer_propagate(const struct sl_layer_env *env, const struct sl_layer *la
         return own ? sl_layer_last_products(env, layer, last, csr->n_dst, 1, tape->y, after)
                    : SL_OK;
     }
+    SL_TRY(sl_layer_output(env, layer, after, tape));
     if (own)
         SL_TRY(sl_layer_widen(env, layer, csr->n_dst, tape));
     struct sl_layer_tape far = *tape; // for the sums alone

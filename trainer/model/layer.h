@@ -134,8 +134,8 @@ struct sl_layer_tape {
     struct sl_layer_epilogue after;
     // For backward: what is still to be done to dy (layer_tail.h), by the first that reads it.
     struct sl_bias_act_gradient before;
-    // (n_dst, d_out), without the bias, or with what `after` offered. The model adds what follows
-    // in place: backward must not read it.
+    // (n_dst, d_out), without the bias, or with what `after` offered; NULL where that is kept as
+    // bf16 alone. The model adds what follows in place: backward must not read it.
     float *y;
     void *own; // what the kind alone knows, in the notes
     // Of sl_layer_propagate():
@@ -344,6 +344,10 @@ int sl_layer_aggregate_for_products(const struct sl_layer_env *env,
 // dx (n_src, dim) = A' dy.
 int sl_layer_aggregate_backward(const struct sl_layer_env *env, const struct sl_layer_tape *tape,
                                 const float *dy, uint32_t dim, float *dx);
+
+// tape->y for a product that assigns it, with `after`: NULL where bf16 alone is kept of it.
+int sl_layer_output(const struct sl_layer_env *env, const struct sl_layer *layer,
+                    const struct sl_layer_epilogue *after, struct sl_layer_tape *tape);
 
 /*
  * The product with the neighbours, shared by the kinds: tape->y (assigned) = A x W' + x W_own',

@@ -163,9 +163,7 @@ static int forward(const struct sl_layer_env *env, const struct sl_layer *layer,
                                &own->norm));
         SL_TRY(activate(env, layer, n_dst, NULL, act, own));
     }
-    tape->y = sl_layer_floats(env, (uint64_t)n_dst * d_out);
-    if (!tape->y)
-        return SL_ENOMEM;
+    SL_TRY(sl_layer_output(env, layer, &tape->after, tape));
     const struct sl_layer square = sl_layer_square(layer);
     const struct sl_layer_term lin1[2] = {
         inner_rows(layer, own, params + layer->offset[LIN1_WEIGHT])};

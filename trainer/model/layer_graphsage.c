@@ -72,9 +72,9 @@ static int forward_max(const struct sl_layer_env *env, const struct sl_layer *la
     own->max = rounds ? (void *)sl_layer_bf16(env, csr->n_dst, layer->d_in)
                       : (void *)sl_layer_floats(env, n);
     own->from = input_gradient ? sl_layer_words(env, n) : NULL;
-    tape->y = sl_layer_floats(env, (uint64_t)csr->n_dst * layer->d_out);
-    if (!own->max || (input_gradient && !own->from) || !tape->y)
+    if (!own->max || (input_gradient && !own->from))
         return SL_ENOMEM;
+    SL_TRY(sl_layer_output(env, layer, &tape->after, tape));
     SL_TRY(sl_layer_widen(env, layer, csr->n_dst, tape));
     const struct sl_layer_rows rows = sl_layer_far_rows(tape);
     struct sl_csr_view far;

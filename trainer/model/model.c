@@ -557,7 +557,7 @@ int sl_model_layer(struct sl_model *model, const float *params, struct sl_block_
 static float *gradient_of_output(const struct sl_model *model, uint32_t l)
 {
     const struct sl_layer_tail_tape *around = &model->around_tape[l];
-    if (around->rounded && !around->y && model->options.norm == SL_NORM_NONE)
+    if (around->rounded && !around->y && model->options.norm == SL_NORM_NONE && model->tape[l].y)
         return model->tape[l].y;
     return sl_layer_floats(&model->env, model->around_tape[l].rows * model->layer[l].d_out);
 }
