@@ -57,7 +57,7 @@ endif
 endif
 
 PKGS := liburing libuv libzmq libprotobuf-c libcjson hwloc zlib yaml-0.1 libxxhash libsodium ncursesw
-# Opened at their first use (common/base/late_library.h): no program is linked with these and oneDNN.
+# Opened at their first use (common/base/late_library.h): no program is linked with these.
 LATE := libzip libmicrohttpd
 ifneq ($(GOALS),)
 PKG_CFLAGS := $(filter-out -D_%,$(shell pkg-config --cflags $(PKGS) $(LATE)))
@@ -70,16 +70,16 @@ CSTD    := -std=c17 -D_GNU_SOURCE
 WARN    := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith \
            -Wvla -Wno-unused-parameter $(if $(CI),-Werror)
 # In CI nobody looks at variables in a debugger, whose tracking is a third of the compiler's time.
-OPT     := -O3 $(if $(CI),-g1,-g) -fno-math-errno -fno-trapping-math -ffp-contract=fast -fopenmp
+OPT     := -O3 $(if $(CI),-g1,-g) -fno-math-errno -fno-trapping-math -ffp-contract=fast -fopenmp-simd
 SANFLAGS :=
 ifeq ($(SAN),address)
 SANFLAGS := -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -DSL_SANITIZED
-OPT := -O1 -g1 -fno-math-errno -fopenmp
+OPT := -O1 -g1 -fno-math-errno -fopenmp-simd
 else ifeq ($(SAN),undefined)
 SANFLAGS := -fsanitize=undefined -fno-sanitize-recover=undefined -DSL_SANITIZED
 else ifeq ($(SAN),thread)
 SANFLAGS := -fsanitize=thread -Wno-tsan -DSL_SANITIZED
-OPT := -O1 -g1 -fno-math-errno -fopenmp
+OPT := -O1 -g1 -fno-math-errno -fopenmp-simd
 else ifeq ($(SAN),coverage)
 SANFLAGS := --coverage -fprofile-update=atomic
 else ifneq ($(SAN),)
@@ -190,9 +190,9 @@ OF_LIBSLUICE := loader/libsluice.map $(OBJ_loader) $(call libs_of,loader)
 # left out under a sanitizer, which registers each object's variables.
 LIBSLUICE_PKGS := liburing libzmq libprotobuf-c libcjson hwloc libxxhash
 ifneq ($(GOALS),)
-LIBSLUICE_LIBS := $(shell pkg-config --libs $(LIBSLUICE_PKGS)) $(if $(SAN),-lgomp) -lm -lpthread -ldl
+LIBSLUICE_LIBS := $(shell pkg-config --libs $(LIBSLUICE_PKGS)) -lm -lpthread -ldl
 endif
-LIBSLUICE_LINK := -shared -fno-openmp -Wl,-soname,$(SONAME),--version-script=loader/libsluice.map,--exclude-libs,ALL \
+LIBSLUICE_LINK := -shared -Wl,-soname,$(SONAME),--version-script=loader/libsluice.map,--exclude-libs,ALL \
                   -Wl,-z,nodelete$(if $(SAN),,$(comma)-z$(comma)defs)
 define link_libsluice
 @mkdir -p $(@D)

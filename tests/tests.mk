@@ -25,12 +25,15 @@ DRIVERS := tests/kernels tests/bench/kernels
 FROM_tests/kernels       := $(call objects_of,tests/kernels/*.c) $(LIB)/libsl_text.a $(call libs_of,kernels)
 FROM_tests/bench/kernels := $(call objects_of,tests/bench/kernels/*.c tests/kernels/backend.c) $(call libs_of,sampler)
 $(call made_in,$(BIN),$(DRIVERS))
-%/tests/bench/kernels: LDLIBS += -ldnnl
+# Ceilings and peers: OpenMP's threads, oneDNN's products.
+$(OBJ)/tests/bench/%.o: CFLAGS += -fopenmp
+%/tests/bench/kernels: LDLIBS += -ldnnl -lgomp
 
 STRESS_BIN := $(patsubst %.c,$(BIN)/%,$(wildcard tests/stress/*.c))
 $(STRESS_BIN): $(BIN)/%: $(OBJ)/%.o $(LIB)/libsl_text.a $(call libs_of,arena)
 
 TOOL_BIN := $(patsubst %.c,$(BIN)/%,$(wildcard tests/bench/*.c))
+$(TOOL_BIN): LDLIBS += -lgomp
 $(TOOL_BIN): $(BIN)/%: $(OBJ)/%.o $(patsubst %,$(LIB)/libsl_%.a,$(filter-out http daemon,$(LIBS)))
 
 # What end-to-end tests run beside the programs: external trainers.

@@ -1,7 +1,7 @@
 /*
  * late_library.h - libraries of others that few runs need: opened when something is first asked of
- * them. Linked with a program they would take milliseconds of each of its starts: of oneDNN the
- * loader fills 36,000 addresses in, libzip brings OpenSSL along.
+ * them. Linked with a program they would take milliseconds of each of its starts: libzip brings
+ * OpenSSL along, libmicrohttpd GnuTLS.
  *
  * Who uses one lists its functions once, and calls lib.zip_fread(...):
  *

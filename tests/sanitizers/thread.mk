@@ -4,14 +4,13 @@
 # bodies run as threads of one process.
 #
 # Left out, and why:
-#   one thread    those that start no second one but OpenMP's (`strace -f -e clone3` with OMP_NUM_THREADS=1
-#                 shows none): there is nothing to race with
+#   one thread    those that start no second one (`strace -f -e clone3` shows none): there is nothing to
+#                 race with
 #   too long      data_validate, data_shuffle: minutes, nothing found in them
 #   forks         arena_peer_memory: lenders are processes with threads of their own
 #   fibres        sampler_gpu, trainer_bf16, _bus, _cuda, _edge_rows, _gpu, _lent, _store, _typed,
 #                 _typed_cache, _waits: the threads of an emulated GPU, which ThreadSanitizer cannot follow
-# In those that run: OpenMP's threads are not followed (libgomp is not instrumented), so there is one of
-# them (OMP_NUM_THREADS=1); a test that forks beside threads and starts some in the child skips itself.
+# A test that forks beside threads and starts some in the child skips itself.
 THREAD_FOLDERS  := arena bus http sampler trainer daemon
 ONE_THREAD      := $(patsubst %,arena_%,asks async fetch group_model held lanes ledger lend nodes) \
                    $(patsubst %,arena_%,peer_export restore row_cache seat) \
