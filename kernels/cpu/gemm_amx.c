@@ -52,6 +52,8 @@ AMX static void take_edge(const struct sl_cpu_tile *t, float *sums)
             const __mmask16 lanes = i < t->rows ? lanes_of(t, j) : 0;
             _mm512_store_ps(sums + j, _mm512_maskz_loadu_ps(lanes, t->c + i * t->ldc + j));
         }
+    // GCC's tile loads do not say that they read memory.
+    __asm__ volatile("" ::: "memory");
 }
 
 // From there to c; `added`: c is yet to be added.
