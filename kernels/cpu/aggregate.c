@@ -18,8 +18,9 @@
  * last column and overlaps the one before: it computes some columns again, to the same bits, and
  * needs no scalar tail. Only rows of fewer than 16 columns have a loop of their own.
  *
- * The combinations of scale and weight pointers and of the source's type are each a function of
- * their own, made by inlining with constant flags, so the inner loop has no branch but its end.
+ * Each type of the source, with and without factors of edges, is a function of its own, made by
+ * inlining with constant flags. Which factors there are is asked at each edge, and how wide a chunk
+ * is at each chunk: both are as they were the time before, so a processor foresees them.
  *
  * Invariant. The sum over a row's edges is taken in edge order whatever the number of threads:
  * threads own whole rows, cut by edges; where a hub has the edges of several parts, these divide
@@ -42,8 +43,7 @@ enum {
 struct variant {
     enum sl_isa simd;
     enum sl_dtype dtype; // of x: f32, f16, bf16
-    int weighted;        // edge_weight
-    int scaled;          // col_scale
+    int factors;         // edge_weight, col_scale or both
 };
 
 SL_INLINE void load(const struct sl_aggregate_args *args, struct variant kind, uint64_t at,
@@ -70,12 +70,13 @@ SL_INLINE uint64_t pitch_of(const struct sl_aggregate_args *args, struct variant
     return kind.dtype == SL_DTYPE_BF16 ? args->x_ld : args->dim;
 }
 
-SL_INLINE float edge_factor(const struct sl_aggregate_args *args, struct variant kind,
-                            uint32_t edge, uint32_t source)
+// At least one of both is there.
+SL_INLINE float edge_factor(const struct sl_aggregate_args *args, uint32_t edge, uint32_t source)
 {
-    if (kind.weighted && kind.scaled)
-        return args->edge_weight[edge] * args->col_scale[source];
-    return kind.weighted ? args->edge_weight[edge] : args->col_scale[source];
+    if (!args->edge_weight)
+        return args->col_scale[source];
+    const float weight = args->edge_weight[edge];
+    return args->col_scale ? weight * args->col_scale[source] : weight;
 }
 
 // Columns first .. first + 8 * n_vectors of destination `row`; n_vectors is a constant up to 8.
@@ -97,8 +98,8 @@ SL_INLINE void aggregate_chunk(const struct sl_aggregate_args *args, struct vari
         sl_prefetch_row(args->x, kind.dtype != SL_DTYPE_F32, ahead * pitch + first,
                         (uint32_t)n_vectors * SL_LANES_8);
         sl_v8 x;
-        if (kind.weighted || kind.scaled) {
-            float factor = edge_factor(args, kind, e, source);
+        if (kind.factors) {
+            float factor = edge_factor(args, e, source);
 #pragma GCC unroll 8
             for (int v = 0; v < n_vectors; v++) {
                 load(args, kind, source * pitch + first + (uint32_t)(v * SL_LANES_8), &x);
@@ -132,11 +133,11 @@ SL_INLINE void aggregate_chunk(const struct sl_aggregate_args *args, struct vari
     }
 }
 
-// The same for n_wide times 16 columns, a number that is not a constant.
-SL_INLINE void aggregate_rest(const struct sl_aggregate_args *args, struct variant kind,
-                              uint32_t row, uint32_t first, uint32_t n_wide)
+// The same for a number of columns that is not a constant: 16 to 64.
+SL_INLINE void aggregate_wide(const struct sl_aggregate_args *args, struct variant kind,
+                              uint32_t row, uint32_t first, uint32_t n)
 {
-    switch (n_wide) {
+    switch (n / SL_LANES) {
     case 1: aggregate_chunk(args, kind, row, first, 2); break;
     case 2: aggregate_chunk(args, kind, row, first, 4); break;
     case 3: aggregate_chunk(args, kind, row, first, 6); break;
@@ -152,7 +153,7 @@ SL_INLINE void aggregate_narrow(const struct sl_aggregate_args *args, struct var
     float sum[SL_LANES] = {0}, x[SL_LANES] = {0};
     for (uint32_t e = args->csr.indptr[row]; e < args->csr.indptr[row + 1]; e++) {
         uint32_t source = args->csr.indices[e];
-        float factor = kind.weighted || kind.scaled ? edge_factor(args, kind, e, source) : 1.0f;
+        float factor = kind.factors ? edge_factor(args, e, source) : 1.0f;
         for (uint32_t c = 0; c < dim; c++)
             x[c] = load_one(args, kind, source * pitch + c);
         for (uint32_t c = 0; c < SL_LANES; c++)
@@ -170,7 +171,7 @@ SL_INLINE void aggregate_narrow(const struct sl_aggregate_args *args, struct var
     }
 }
 
-// Some rows of y, and of them columns from .. to - 1: full chunks, and what is behind the last.
+// Some rows of y, and of them columns from .. to - 1, which are full chunks or end with the last.
 struct piece {
     const struct sl_aggregate_args *args;
     uint32_t from, to;
@@ -186,16 +187,11 @@ SL_INLINE void aggregate_rows(const struct piece *piece, struct variant kind, ui
             aggregate_narrow(args, kind, row);
         return;
     }
-    const struct sl_row_cut cut = sl_cut_row(dim, CHUNK);
-    const uint32_t chunks_end = SL_MIN(cut.chunks_end, piece->to);
     for (uint32_t row = begin; row < end; row++) {
-        for (uint32_t c = piece->from; c < chunks_end; c += CHUNK)
-            aggregate_chunk(args, kind, row, c, CHUNK / SL_LANES_8);
-        if (piece->to < dim)
-            continue;
-#pragma GCC unroll 1 // one call for both: it is four bodies in each of 36 functions
-        for (int last = cut.whole == 0; last < 2; last++)
-            aggregate_rest(args, kind, row, last ? cut.first_rest : 0, last ? cut.rest : cut.whole);
+        for (struct sl_stretch at = {0, piece->from}; at.end < piece->to;) {
+            at = sl_next_stretch(at.end, dim, CHUNK);
+            aggregate_wide(args, kind, row, at.first, at.end - at.first);
+        }
     }
 }
 
@@ -204,25 +200,18 @@ SL_INLINE void aggregate_rows(const struct piece *piece, struct variant kind, ui
     {                                                                                              \
         aggregate_rows(context, (struct variant){simd, __VA_ARGS__}, begin, end);                  \
     }
-VARIANT(f32, SL_DTYPE_F32, 0, 0)
-VARIANT(f32_weighted, SL_DTYPE_F32, 1, 0)
-VARIANT(f32_scaled, SL_DTYPE_F32, 0, 1)
-VARIANT(f32_weighted_scaled, SL_DTYPE_F32, 1, 1)
-VARIANT(f16, SL_DTYPE_F16, 0, 0)
-VARIANT(f16_weighted, SL_DTYPE_F16, 1, 0)
-VARIANT(f16_scaled, SL_DTYPE_F16, 0, 1)
-VARIANT(f16_weighted_scaled, SL_DTYPE_F16, 1, 1)
-VARIANT(bf16, SL_DTYPE_BF16, 0, 0)
-VARIANT(bf16_weighted, SL_DTYPE_BF16, 1, 0)
-VARIANT(bf16_scaled, SL_DTYPE_BF16, 0, 1)
-VARIANT(bf16_weighted_scaled, SL_DTYPE_BF16, 1, 1)
+VARIANT(f32, SL_DTYPE_F32, 0)
+VARIANT(f32_factors, SL_DTYPE_F32, 1)
+VARIANT(f16, SL_DTYPE_F16, 0)
+VARIANT(f16_factors, SL_DTYPE_F16, 1)
+VARIANT(bf16, SL_DTYPE_BF16, 0)
+VARIANT(bf16_factors, SL_DTYPE_BF16, 1)
 
-// By dtype, weighted, scaled.
-static sl_cpu_rows_fn *const variants[][2][2] = {
-    [SL_DTYPE_F32] = {{rows_f32, rows_f32_scaled}, {rows_f32_weighted, rows_f32_weighted_scaled}},
-    [SL_DTYPE_F16] = {{rows_f16, rows_f16_scaled}, {rows_f16_weighted, rows_f16_weighted_scaled}},
-    [SL_DTYPE_BF16] = {{rows_bf16, rows_bf16_scaled},
-                       {rows_bf16_weighted, rows_bf16_weighted_scaled}},
+// By dtype, and whether edges have factors.
+static sl_cpu_rows_fn *const variants[][2] = {
+    [SL_DTYPE_F32] = {rows_f32, rows_f32_factors},
+    [SL_DTYPE_F16] = {rows_f16, rows_f16_factors},
+    [SL_DTYPE_BF16] = {rows_bf16, rows_bf16_factors},
 };
 
 // ---- parts --------------------------------------------------------------------------------------
@@ -269,7 +258,7 @@ int sl_cpu_aggregate(const struct sl_aggregate_args *args)
     SL_TRY(sl_check_aggregate(args));
     struct job job = {
         .args = args,
-        .body = variants[args->x_dtype][args->edge_weight != NULL][args->col_scale != NULL],
+        .body = variants[args->x_dtype][args->edge_weight || args->col_scale],
         .n_parts =
             sl_cpu_edge_parts(&args->csr, (uint64_t)args->dim * sl_dtype_bytes(args->x_dtype)),
     };

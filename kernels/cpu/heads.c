@@ -14,7 +14,7 @@
  *     TWO    a vector touches at most two heads (width 8, or above 16): two broadcasts under a mask
  *     MANY   narrower heads: sixteen table look-ups
  *
- * Which heads, and the mask, are found once a chunk of a row by counting columns, without division.
+ * Which heads, and the mask, are found once a chunk of a row, by counting columns.
  *
  * Design of edge_dot. The other row, a[i], stays in the first-level cache for all edges of row i.
  * The products of a head are summed in lanes and the lanes in a tree; heads of 8 columns go two to
@@ -70,31 +70,28 @@ SL_INLINE void step(struct place *place, uint32_t n, uint32_t dim)
     }
 }
 
+// Of n_vectors from column `first` on.
 SL_INLINE void find_spots(const struct sl_aggregate_heads_args *args, enum kind kind,
-                          struct place *place, int n_vectors, struct spot *spots)
+                          uint32_t first, int n_vectors, struct spot *spots)
 {
-    if (kind == ONE && args->heads == 1) {
-        for (int v = 0; v < n_vectors; v++)
-            spots[v].first = 0;
-        return;
-    }
+    struct place place = {first / args->dim, first % args->dim};
 #pragma GCC unroll 4
     for (int v = 0; v < n_vectors; v++) {
         struct spot *spot = &spots[v];
-        spot->first = place->head;
+        spot->first = place.head;
         if (kind == TWO) {
-            spot->second = SL_MIN(place->head + 1, args->heads - 1); // the same where it is last
-            const uint32_t n = SL_MIN(args->dim - place->at, SL_LANES);
+            spot->second = SL_MIN(place.head + 1, args->heads - 1); // the same where it is last
+            const uint32_t n = SL_MIN(args->dim - place.at, SL_LANES);
             for (int half = 0; half < HALVES; half++)
                 spot->in_first[half] = (sl_v8_u32)(lane_numbers[half] < n);
         }
         if (kind == MANY) {
             for (int l = 0; l < SL_LANES; l++) {
-                spot->heads[l] = place->head;
-                step(place, 1, args->dim);
+                spot->heads[l] = place.head;
+                step(&place, 1, args->dim);
             }
         } else {
-            step(place, SL_LANES, args->dim);
+            step(&place, SL_LANES, args->dim);
         }
     }
 }
@@ -119,8 +116,8 @@ SL_INLINE void load_factors(enum kind kind, const float *weight, const struct sp
 }
 
 // Columns first .. first + 16 * n_vectors of destination `row`; n_vectors is a constant up to 4.
-SL_INLINE void heads_chunk(const struct sl_aggregate_heads_args *args, enum kind kind, int indirect,
-                           uint32_t row, uint32_t first, const struct spot *spots, int n_vectors)
+SL_INLINE void heads_chunk(const struct sl_aggregate_heads_args *args, enum kind kind, uint32_t row,
+                           uint32_t first, const struct spot *spots, int n_vectors)
 {
     const uint32_t *indices = args->csr.indices;
     uint64_t heads = args->heads, width = heads * args->dim;
@@ -137,9 +134,9 @@ SL_INLINE void heads_chunk(const struct sl_aggregate_heads_args *args, enum kind
 #pragma GCC unroll 4
         for (int v = 0; v < n_vectors; v++)
             __builtin_prefetch(next + v * SL_LANES, 0, 3);
-        if (indirect)
+        if (args->edge)
             __builtin_prefetch(args->weight + args->edge[ahead] * heads, 0, 3);
-        const float *weight = args->weight + (indirect ? args->edge[e] : e) * heads;
+        const float *weight = args->weight + (args->edge ? args->edge[e] : e) * heads;
         const float *x = args->x + indices[e] * width + first;
 #pragma GCC unroll 8
         for (int v = 0; v < HALVES * n_vectors; v++) {
@@ -155,15 +152,14 @@ SL_INLINE void heads_chunk(const struct sl_aggregate_heads_args *args, enum kind
 }
 
 // The same for a number of vectors that is not a constant.
-SL_INLINE void heads_rest(const struct sl_aggregate_heads_args *args, enum kind kind, int indirect,
-                          uint32_t row, uint32_t first, const struct spot *spots,
-                          uint32_t n_vectors)
+SL_INLINE void heads_wide(const struct sl_aggregate_heads_args *args, enum kind kind, uint32_t row,
+                          uint32_t first, const struct spot *spots, uint32_t n_vectors)
 {
     switch (n_vectors) {
-    case 1: heads_chunk(args, kind, indirect, row, first, spots, 1); break;
-    case 2: heads_chunk(args, kind, indirect, row, first, spots, 2); break;
-    case 3: heads_chunk(args, kind, indirect, row, first, spots, 3); break;
-    case 4: heads_chunk(args, kind, indirect, row, first, spots, 4); break;
+    case 1: heads_chunk(args, kind, row, first, spots, 1); break;
+    case 2: heads_chunk(args, kind, row, first, spots, 2); break;
+    case 3: heads_chunk(args, kind, row, first, spots, 3); break;
+    case 4: heads_chunk(args, kind, row, first, spots, 4); break;
     }
 }
 
@@ -186,7 +182,7 @@ SL_INLINE void heads_narrow(const struct sl_aggregate_heads_args *args, uint32_t
     }
 }
 
-SL_INLINE void heads_rows(const struct sl_aggregate_heads_args *args, enum kind kind, int indirect,
+SL_INLINE void heads_rows(const struct sl_aggregate_heads_args *args, enum kind kind,
                           uint32_t begin, uint32_t end)
 {
     uint32_t width = args->heads * args->dim;
@@ -194,44 +190,30 @@ SL_INLINE void heads_rows(const struct sl_aggregate_heads_args *args, enum kind 
         heads_narrow(args, begin, end);
         return;
     }
-    const struct sl_row_cut cut = sl_cut_row(width, CHUNK);
-    struct spot spots[CHUNK_VECTORS] = {{0}}, whole_spots[CHUNK_VECTORS] = {{0}},
-                rest_spots[CHUNK_VECTORS] = {{0}};
-    struct place place = {0, 0};
-    find_spots(args, kind, &place, (int)cut.whole, whole_spots);
-    place = (struct place){cut.first_rest / args->dim, cut.first_rest % args->dim};
-    find_spots(args, kind, &place, (int)cut.rest, rest_spots);
+    struct spot spots[CHUNK_VECTORS];
+    uint32_t found = UINT32_MAX; // the column that they begin at
     for (uint32_t row = begin; row < end; row++) {
-        place = (struct place){0, 0};
-        for (uint32_t c = 0; c < cut.chunks_end; c += CHUNK) {
-            find_spots(args, kind, &place, CHUNK_VECTORS, spots);
-            heads_chunk(args, kind, indirect, row, c, spots, CHUNK_VECTORS);
+        for (struct sl_stretch at = {0}; at.end < width;) {
+            at = sl_next_stretch(at.end, width, CHUNK);
+            const uint32_t n_vectors = (at.end - at.first) / SL_LANES;
+            if (found != at.first)
+                find_spots(args, kind, at.first, (int)n_vectors, spots);
+            found = at.first;
+            heads_wide(args, kind, row, at.first, spots, n_vectors);
         }
-#pragma GCC unroll 1 // as in aggregate.c
-        for (int last = cut.whole == 0; last < 2; last++)
-            heads_rest(args, kind, indirect, row, last ? cut.first_rest : 0,
-                       last ? rest_spots : whole_spots, last ? cut.rest : cut.whole);
     }
 }
 
-#define VARIANT(name, kind, indirect)                                                              \
+#define VARIANT(name, kind)                                                                        \
     SL_CPU_ROWS(rows_##name)                                                                       \
     {                                                                                              \
-        heads_rows(context, kind, indirect, begin, end);                                           \
+        heads_rows(context, kind, begin, end);                                                     \
     }
-VARIANT(one, ONE, 0)
-VARIANT(one_indirect, ONE, 1)
-VARIANT(two, TWO, 0)
-VARIANT(two_indirect, TWO, 1)
-VARIANT(many, MANY, 0)
-VARIANT(many_indirect, MANY, 1)
+VARIANT(one, ONE)
+VARIANT(two, TWO)
+VARIANT(many, MANY)
 
-// By kind, indirect.
-static sl_cpu_rows_fn *const variants[][2] = {
-    [ONE] = {rows_one, rows_one_indirect},
-    [TWO] = {rows_two, rows_two_indirect},
-    [MANY] = {rows_many, rows_many_indirect},
-};
+static sl_cpu_rows_fn *const variants[] = {[ONE] = rows_one, [TWO] = rows_two, [MANY] = rows_many};
 
 int sl_cpu_aggregate_heads(const struct sl_aggregate_heads_args *args)
 {
@@ -242,7 +224,7 @@ int sl_cpu_aggregate_heads(const struct sl_aggregate_heads_args *args)
     else if (args->dim == SL_LANES / 2 || args->dim > SL_LANES)
         kind = TWO;
     sl_cpu_parallel_rows(&args->csr, (uint64_t)args->heads * args->dim * sizeof(float),
-                         variants[kind][args->edge != NULL], args);
+                         variants[kind], args);
     return SL_OK;
 }
 

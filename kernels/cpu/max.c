@@ -37,21 +37,29 @@ enum {
 };
 
 /*
- * Cuts a row of at least 32 columns into chunks and calls each(first column, columns): the full
- * ones, then for the rest one of 64 or 32 columns that ends at the last and overlaps others.
+ * The columns of a row of at least 32 that are made next, where those before `done` are made: 64 or
+ * 32, the last ones of which end at the last column and overlap others.
  */
+SL_INLINE struct sl_stretch next_chunk(uint32_t done, uint32_t dim)
+{
+    const int wide = dim - done >= CHUNK || (dim - done > HALF_CHUNK && done > 0);
+    const uint32_t n = wide ? CHUNK : HALF_CHUNK, first = SL_MIN(done, dim - n);
+    return (struct sl_stretch){first, first + n};
+}
+
+// Calls each(first column, columns), columns being a constant, but in a row of fewer than 32.
 #define FOR_CHUNKS(dim, each)                                                                      \
     do {                                                                                           \
-        uint32_t at = 0;                                                                           \
-        for (; (dim)-at >= CHUNK; at += CHUNK)                                                     \
-            each(at, CHUNK);                                                                       \
-        if ((dim)-at > HALF_CHUNK && at > 0) {                                                     \
-            each((dim)-CHUNK, CHUNK);                                                              \
-        } else if (at < (dim)) {                                                                   \
-            if ((dim)-at > HALF_CHUNK)                                                             \
-                each(at, HALF_CHUNK);                                                              \
-            each((dim)-HALF_CHUNK, HALF_CHUNK);                                                    \
-        }                                                                                          \
+        if ((dim) < HALF_CHUNK)                                                                    \
+            each(0, dim);                                                                          \
+        else                                                                                       \
+            for (struct sl_stretch at = {0}; at.end < (dim);) {                                    \
+                at = next_chunk(at.end, dim);                                                      \
+                if (at.end - at.first == CHUNK)                                                    \
+                    each(at.first, CHUNK);                                                         \
+                else                                                                               \
+                    each(at.first, HALF_CHUNK);                                                    \
+            }                                                                                      \
     } while (0)
 
 // ---- forward ------------------------------------------------------------------------------------
@@ -123,12 +131,8 @@ SL_INLINE void max_rows(const struct sl_aggregate_max_args *args, struct variant
                         uint32_t begin, uint32_t end)
 {
 #define CHUNK_MAX(first, n) max_chunk(args, kind, row, first, n)
-    for (uint32_t row = begin; row < end; row++) {
-        if (args->dim < HALF_CHUNK)
-            CHUNK_MAX(0, args->dim);
-        else
-            FOR_CHUNKS(args->dim, CHUNK_MAX);
-    }
+    for (uint32_t row = begin; row < end; row++)
+        FOR_CHUNKS(args->dim, CHUNK_MAX);
 #undef CHUNK_MAX
 }
 
@@ -191,12 +195,8 @@ SL_CPU_ROWS(grad_rows)
 {
     const struct sl_aggregate_max_grad_args *args = context;
 #define CHUNK_GRAD(first, n) grad_chunk(args, source, first, n)
-    for (uint32_t source = begin; source < end; source++) {
-        if (args->dim < HALF_CHUNK)
-            CHUNK_GRAD(0, args->dim);
-        else
-            FOR_CHUNKS(args->dim, CHUNK_GRAD);
-    }
+    for (uint32_t source = begin; source < end; source++)
+        FOR_CHUNKS(args->dim, CHUNK_GRAD);
 #undef CHUNK_GRAD
 }
 

@@ -205,26 +205,23 @@ SL_INLINE void sl_prefetch_row(const void *x, int half, uint64_t at, uint32_t n)
         __builtin_prefetch(p + i, 0, 3);
 }
 
-/*
- * How a row of at least a vector's columns is cut: full chunks, then one that ends at the last
- * column and overlaps the one before. A row of fewer columns than a chunk has none before it to
- * overlap: its whole vectors first, then one vector for the rest.
- */
-struct sl_row_cut {
-    uint32_t chunks_end;       // columns of full chunks
-    uint32_t whole;            // vectors from column 0 on, in rows without a full chunk
-    uint32_t first_rest, rest; // where the last ones begin; vectors
+// Columns first .. end of a row.
+struct sl_stretch {
+    uint32_t first, end;
 };
 
-SL_INLINE struct sl_row_cut sl_cut_row(uint32_t columns, uint32_t chunk)
+/*
+ * Where columns before `done` of a row of at least 16 are made, the next ones to make: a chunk, or
+ * the vectors that end at the last column and overlap what is made; where a row is too narrow for
+ * that, its whole vectors first. The first call is for 0, or a multiple of `chunk`.
+ */
+SL_INLINE struct sl_stretch sl_next_stretch(uint32_t done, uint32_t columns, uint32_t chunk)
 {
-    uint32_t chunks_end = columns / chunk * chunk, rest = columns - chunks_end, whole = 0;
-    if (rest % SL_LANES != 0 && chunks_end == 0) {
-        whole = rest / SL_LANES;
-        rest = SL_LANES;
-    }
-    rest = (rest + SL_LANES - 1) / SL_LANES;
-    return (struct sl_row_cut){chunks_end, whole, columns - rest * SL_LANES, rest};
+    uint32_t n = (columns - done + SL_LANES - 1) / SL_LANES * SL_LANES;
+    n = n < chunk ? n : chunk;
+    n = n < columns ? n : columns / SL_LANES * SL_LANES;
+    const uint32_t first = done < columns - n ? done : columns - n;
+    return (struct sl_stretch){first, first + n};
 }
 
 #endif
