@@ -17,8 +17,8 @@
 #   make man             manual pages in build/man, from what --help says
 #   make clean
 #
-# Variables: SAN, CC, O (build directory), CUDA=auto|0|1, NVCC, CUDA_ARCHS, V=1 (show commands). Without
-# -j as many commands run at once as there are processors.
+# Variables: SAN, CC, CCACHE=ccache (compilations are kept), O (build directory), CUDA=auto|0|1, NVCC,
+# CUDA_ARCHS, V=1 (show commands). Without -j as many commands run at once as there are processors.
 #
 # What is built beside the programs stands where its sources are: kernels/cuda/plugin.mk, nodes/mpi/plugin.mk, tests/tests.mk,
 # tests/simt/simt.mk, tests/fuzz/fuzz.mk, scripts/packaging.mk. folders.mk says who may see whom.
@@ -145,7 +145,7 @@ $(OBJ)/flags:
 $(OBJ)/%.o: %.c $(OBJ)/flags | $(GEN_HDR)
 	@mkdir -p $(@D)
 	@$(if $(V),,echo "  CC      $<")
-	$(Q)$(CC) $(CFLAGS) $(PIC) -MMD -MP -c $< -o $@
+	$(Q)$(CCACHE) $(CC) $(CFLAGS) $(PIC) -MMD -MP -c $< -o $@
 
 # Files that are in an object through .incbin, which the compiler's dependencies do not know of.
 $(OBJ)/broker/page/files.o: $(wildcard broker/page/*.html broker/page/*.css broker/page/*.js)
@@ -157,7 +157,7 @@ $(GEN)/%.pb-c.c $(GEN)/%.pb-c.h &: %.proto
 
 $(OBJ)/%.pb-c.o: $(GEN)/%.pb-c.c $(OBJ)/flags
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(CSTD) -O2 $(SECTIONS) $(PIC) $(SANFLAGS) -I$(GEN) $(PKG_CFLAGS) -c $< -o $@
+	$(Q)$(CCACHE) $(CC) $(CSTD) -O2 $(SECTIONS) $(PIC) $(SANFLAGS) -I$(GEN) $(PKG_CFLAGS) -c $< -o $@
 
 # ---- programs -----------------------------------------------------------------------------------
 # A rule says what a program is made of; all are linked alike. FROM_<program> is for those that are

@@ -39,16 +39,16 @@ PLUGIN_CFLAGS   := $(CSTD) -O2 -g -fPIC -fvisibility=hidden $(WARN) -I.
 $(PLUGIN_OBJ)/%.o: %.cu
 	@mkdir -p $(@D)
 	@$(if $(V),,echo "  NVCC    $<")
-	$(Q)$(NVCC) $(NVCCFLAGS) -MD -MP -MF $(@:.o=.d) -c $< -o $@
+	$(Q)$(CCACHE) $(NVCC) $(NVCCFLAGS) -MD -MP -MF $(@:.o=.d) -c $< -o $@
 
 $(PLUGIN_OBJ)/%.cc.o: %.cc
 	@mkdir -p $(@D)
 	@$(if $(V),,echo "  CXX     $<")
-	$(Q)$(CXX) $(PLUGIN_CXXFLAGS) -MMD -MP -c $< -o $@
+	$(Q)$(CCACHE) $(CXX) $(PLUGIN_CXXFLAGS) -MMD -MP -c $< -o $@
 
 $(PLUGIN_OBJ)/%.o: %.c
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(PLUGIN_CFLAGS) -MMD -MP -c $< -o $@
+	$(Q)$(CCACHE) $(CC) $(PLUGIN_CFLAGS) -MMD -MP -c $< -o $@
 
 # Only the entry is exported, and nothing of the program's is taken in its place.
 PLUGIN_LINK := -shared -cudart static -Xlinker -Bsymbolic,--exclude-libs,ALL,--no-undefined,-soname,libsluice_cuda.so \

@@ -41,11 +41,11 @@ FUZZ_OBJ    := $(patsubst %.c,$(FUZZ_O)/obj/%.o,$(filter-out $(foreach f,$(FUZZ_
 $(FUZZ_O)/obj/%.o: %.c | $(GEN_HDR)
 	@mkdir -p $(@D)
 	@$(if $(V),,echo "  FUZZ    $<")
-	$(Q)$(CLANG) $(FUZZ_CFLAGS) -MMD -MP -c $< -o $@
+	$(Q)$(CCACHE) $(CLANG) $(FUZZ_CFLAGS) -MMD -MP -c $< -o $@
 
 $(FUZZ_O)/obj/%.pb-c.o: $(GEN)/%.pb-c.c
 	@mkdir -p $(@D)
-	$(Q)$(CLANG) $(FUZZ_CFLAGS) -c $< -o $@
+	$(Q)$(CCACHE) $(CLANG) $(FUZZ_CFLAGS) -c $< -o $@
 
 $(FUZZ_O)/obj/broker/page/files.o: $(wildcard broker/page/*.html broker/page/*.css broker/page/*.js)
 

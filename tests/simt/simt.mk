@@ -22,22 +22,22 @@ SIMT_LINK     := -shared -static-libgcc -static-libstdc++ -Wl,-Bsymbolic,--exclu
 $(SIMT_OBJ)/%.o: %.cu
 	@mkdir -p $(@D)
 	@$(if $(V),,echo "  SIMT    $<")
-	$(Q)$(CXX) -x c++ $(SIMT_CXXFLAGS) -MMD -MP -c $< -o $@
+	$(Q)$(CCACHE) $(CXX) -x c++ $(SIMT_CXXFLAGS) -MMD -MP -c $< -o $@
 
 $(SIMT_OBJ)-checked/%.o: %.cu
 	@mkdir -p $(@D)
 	@$(if $(V),,echo "  SIMT    $< (checked)")
-	$(Q)$(CXX) -x c++ $(SIMT_CXXFLAGS) $(SIMT_WATCH) -MMD -MP -c $< -o $@
+	$(Q)$(CCACHE) $(CXX) -x c++ $(SIMT_CXXFLAGS) $(SIMT_WATCH) -MMD -MP -c $< -o $@
 
 $(SIMT_OBJ)/%.o: %.cc
 	@mkdir -p $(@D)
 	@$(if $(V),,echo "  CXX     $<")
-	$(Q)$(CXX) $(SIMT_CXXFLAGS) -O2 -MMD -MP -c $< -o $@
+	$(Q)$(CCACHE) $(CXX) $(SIMT_CXXFLAGS) -O2 -MMD -MP -c $< -o $@
 
 $(SIMT_OBJ)/%.cc.o: %.cc
 	@mkdir -p $(@D)
 	@$(if $(V),,echo "  CXX     $<")
-	$(Q)$(CXX) $(SIMT_CXXFLAGS) -O2 -MMD -MP -c $< -o $@
+	$(Q)$(CCACHE) $(CXX) $(SIMT_CXXFLAGS) -O2 -MMD -MP -c $< -o $@
 
 $(SIMT_PLUGIN): $(SIMT_CU:%.cu=$(SIMT_OBJ)/%.o) $(SIMT_RUNTIME) $(SIMT_HOST)
 $(SIMT_CHECKED): $(SIMT_CU:%.cu=$(SIMT_OBJ)-checked/%.o) $(SIMT_RUNTIME) $(SIMT_HOST)
