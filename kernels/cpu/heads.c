@@ -190,7 +190,7 @@ SL_INLINE void heads_rows(const struct sl_aggregate_heads_args *args, enum kind 
         heads_narrow(args, begin, end);
         return;
     }
-    struct spot spots[CHUNK_VECTORS];
+    struct spot spots[CHUNK_VECTORS] = {{0}};
     uint32_t found = UINT32_MAX; // the column that they begin at
     for (uint32_t row = begin; row < end; row++) {
         for (struct sl_stretch at = {0}; at.end < width;) {
